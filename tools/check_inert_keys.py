@@ -42,11 +42,11 @@ def known_keys():
     keys = set()
     describe = ROOT / "src" / "core" / "describe"
     rows = (describe / "model_keys.c").read_text().split("static const ot_key model_keys")[-1]
+    rows += "".join(path.read_text() for path in sorted((describe / "families").glob("*.c")))
     for names in re.findall(r'(?m)(?:^    \{|\.also = )"([^"]+)"', rows):
         keys |= set(names.split())
-    for table in ("unread_keys.c", "model_defaults.c"):
-        for names in re.findall(r'"([A-Za-z_0-9.|]+\|[A-Za-z_0-9.|]*)"', (describe / table).read_text()):
-            keys |= set(names.split("|"))
+    for names in re.findall(r'"([A-Za-z_0-9.|]+\|[A-Za-z_0-9.|]*)"', (describe / "unread_keys.c").read_text()):
+        keys |= set(names.split("|"))
     for model in json.loads((ROOT / "tests" / "fixtures" / "hub_models.json").read_text()):
         keys |= set(model["settings"])
     return sorted(keys - {"", "model_type", "model"})

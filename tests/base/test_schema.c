@@ -47,6 +47,7 @@ typedef struct car {
   wheel *spares;
   int64_t num_spares;
   int64_t limit;
+  int berths, crew;
 } car;
 
 static const char *const colors[] = {"red", "green|verdant", "blue", NULL};
@@ -100,12 +101,25 @@ static const ot_key car_keys[] = {
 };
 // clang-format on
 
-static uint32_t variant_of(const ot_node *map) {
+static int variant_of(const ot_node *map) {
   const ot_node *const length = ot_node_child(map, "length");
   return length && length->text && ot_text_length(length->text) > 3 ? LARGE : SMALL;
 }
 
-static const char *fallback_of(const ot_key *key, uint32_t variant) {
+static bool variant_has(const ot_key *key, int variant) {
+  return (key->variants & (uint32_t)variant) != 0;
+}
+
+static const ot_key large_keys[] = {
+    {"berths", OT_KEY_INT, offsetof(car, berths), "2", .after = "doors"},
+    {"crew", OT_KEY_INT, offsetof(car, crew), .fallback = "1"},
+};
+
+static const ot_key *added_key(int variant, int index) {
+  return variant != SMALL && index < OT_COUNT(large_keys) ? &large_keys[index] : NULL;
+}
+
+static const char *fallback_of(const ot_key *key, int variant) {
   return variant == LARGE && ot_text_equal(key->name, "doors") ? "5" : NULL;
 }
 
@@ -116,6 +130,8 @@ static const ot_schema schema = {.name = "car",
                                  .inert = "smell|taste",
                                  .unknown_hint = "try --ignore=%s",
                                  .variant = variant_of,
+                                 .has = variant_has,
+                                 .added = added_key,
                                  .fallback = fallback_of};
 
 static ot_node *parse(const char *text) {
@@ -337,6 +353,30 @@ static void written_values_read_back(void **state) {
       strstr(yaml_of(ot_schema_write(&schema, SMALL, &plain, &arena)), "title: null\n"));
 }
 
+// The place of `key` in `text`.
+static int64_t place_in(const char *text, const char *key) {
+  const char *const at = strstr(text, key);
+  if (!at) fail_msg("no %s in %s", key, text);
+  return at - text;
+}
+
+static void keys_that_a_variant_adds_are_its_own_in_their_places(void **state) {
+  (void)state;
+  const car large = accept("length: 1000\nberths: 3");
+  assert_int_equal(large.berths, 3);
+  assert_int_equal(large.crew, 1);
+  assert_int_equal(accept("length: 5").crew, 0);
+  refuse("length: 5\nberths: 3", "the key \"berths\" belongs to another kind of car (car.yaml:2:9)",
+         "try --ignore=berths");
+  const char *const text = yaml_of(ot_schema_write(&schema, LARGE, &large, &arena));
+  assert_true(place_in(text, "doors:") < place_in(text, "berths:"));
+  assert_true(place_in(text, "berths:") < place_in(text, "weight:"));
+  assert_true(place_in(text, "limit:") < place_in(text, "crew:"));
+  const char *const small = yaml_of(ot_schema_write(&schema, SMALL, &large, &arena));
+  assert_null(strstr(small, "berths"));
+  assert_null(strstr(small, "limit"));
+}
+
 static void a_word_may_stand_for_a_number(void **state) {
   (void)state;
   const car c = accept("length: 5\nengine: {gears: auto}");
@@ -386,7 +426,8 @@ static void every_path_is_listed(void **state) {
   (void)state;
   int count = 0;
   ot_schema_list(&schema, count_path, &count);
-  assert_int_equal(count, OT_COUNT(car_keys) - 2 + 3);  // engine has three, FIXED has none
+  assert_int_equal(count, OT_COUNT(car_keys) - 2 + 3 + OT_COUNT(large_keys));
+  // engine has three, FIXED has none
   assert_string_equal(ot_schema_find_path(&schema, "spares.x.size")->name, "size");
   assert_null(ot_schema_find_path(&schema, "length.x"));
 }
@@ -399,6 +440,7 @@ int main(void) {
       cmocka_unit_test(error_texts_are_exact),
       cmocka_unit_test(unknown_keys_name_the_nearest),
       cmocka_unit_test(variants_have_their_own_keys_and_defaults),
+      cmocka_unit_test(keys_that_a_variant_adds_are_its_own_in_their_places),
       cmocka_unit_test(a_missing_dtype_on_this_machine_is_an_environment_error),
       cmocka_unit_test(paths_set_single_values),
       cmocka_unit_test(paths_without_a_target_are_rejected),

@@ -22,32 +22,63 @@ static bool is_among(const char *list, char separator, const char *word) {
 
 bool ot_choice_matches(const char *choice, const char *word) { return is_among(choice, '|', word); }
 
-uint32_t ot_schema_variant(const ot_schema *schema, const ot_node *map) {
+int ot_schema_variant(const ot_schema *schema, const ot_node *map) {
   return schema->variant && map ? schema->variant(map) : 0;
 }
 
-const char *ot_schema_fallback(const ot_schema *schema, uint32_t variant, const ot_key *key) {
+const char *ot_schema_fallback(const ot_schema *schema, int variant, const ot_key *key) {
   const char *const special = schema->fallback ? schema->fallback(key, variant) : NULL;
   return special ? special : key->fallback;
 }
 
-static bool is_in_force(const ot_key *key, uint32_t variant) {
-  return key->variants == 0 || variant == 0 || (key->variants & variant) != 0;
+static bool is_in_force(const ot_schema *schema, int variant, const ot_key *key) {
+  return key->variants == 0 || variant == 0 || schema->has(key, variant);
 }
 
-const ot_key *ot_schema_find(const ot_schema *schema, uint32_t variant, const char *name) {
+// The next key that variants add after `key`, or null; `key` may be the last of the table.
+static const ot_key *added_after(const ot_schema *schema, int variant, const ot_key *key,
+                                 ot_key_walk *walk) {
+  const bool last = key == schema->keys + schema->num_keys - 1;
+  const ot_key *added;
+  while ((added = schema->added(variant, walk->added++)) != NULL) {
+    if (added->after ? ot_text_equal(added->after, key->name) : last) return added;
+  }
+  walk->added = 0;
+  return NULL;
+}
+
+const ot_key *ot_schema_next(const ot_schema *schema, int variant, ot_key_walk *walk) {
+  while (walk->next <= schema->num_keys) {
+    const ot_key *const before = walk->next > 0 ? &schema->keys[walk->next - 1] : NULL;
+    const ot_key *const added =
+        before && schema->added ? added_after(schema, variant, before, walk) : NULL;
+    if (added) return added;
+    if (walk->next == schema->num_keys) return NULL;
+    const ot_key *const key = &schema->keys[walk->next++];
+    if (is_in_force(schema, variant, key)) return key;
+  }
+  return NULL;
+}
+
+static bool is_called(const ot_key *key, const char *name) {
+  return ot_text_equal(key->name, name) || is_among(key->also, ' ', name);
+}
+
+const ot_key *ot_schema_find(const ot_schema *schema, int variant, const char *name) {
   const ot_key *const end = schema->keys + schema->num_keys;
   for (const ot_key *key = schema->keys; key < end; key++) {
-    if (!is_in_force(key, variant)) continue;
-    if (ot_text_equal(key->name, name) || is_among(key->also, ' ', name)) return key;
+    if (is_called(key, name) && is_in_force(schema, variant, key)) return key;
+  }
+  const ot_key *key;
+  for (int i = 0; schema->added && (key = schema->added(variant, i)) != NULL; i++) {
+    if (is_called(key, name)) return key;
   }
   return NULL;
 }
 
 ot_node *ot_schema_child(const ot_key *key, const ot_node *map) {
   for (ot_node *child = map->first; child; child = child->next) {
-    if (!child->key) continue;
-    if (ot_text_equal(key->name, child->key) || is_among(key->also, ' ', child->key)) return child;
+    if (child->key && is_called(key, child->key)) return child;
   }
   return NULL;
 }
@@ -106,10 +137,16 @@ static void put_number_range(ot_text_builder *out, const ot_key *key) {
   if (key->unit) ot_text_appendf(out, " %s", key->unit);
 }
 
+const char *ot_key_choice(const ot_key *key, int index) {
+  if (key->choice) return key->choice(index);
+  return key->choices ? key->choices[index] : NULL;
+}
+
 static void put_choices(ot_text_builder *out, const ot_key *key) {
-  for (int i = 0; key->choices && key->choices[i]; i++) {
+  const char *choice;
+  for (int i = 0; (choice = ot_key_choice(key, i)) != NULL; i++) {
     if (i > 0) ot_text_put(out, ", ");
-    for (const char *at = key->choices[i]; *at != '\0'; at++) {
+    for (const char *at = choice; *at != '\0'; at++) {
       ot_text_append(out, *at == '|' ? " = " : at, *at == '|' ? 3 : 1);
     }
   }
@@ -140,7 +177,7 @@ const char *ot_key_range(const ot_key *key, ot_arena *arena) {
     case OT_KEY_DTYPE:
     case OT_KEY_FIXED:
       if (key->fallback && ot_text_equal(key->fallback, "auto") &&
-          !ot_text_equal(key->choices[0], "auto")) {
+          !ot_text_equal(ot_key_choice(key, 0), "auto")) {
         ot_text_put(&out, "auto, ");
       }
       put_choices(&out, key);
@@ -246,11 +283,12 @@ static const char *moved_to(const char *section, const char *name) {
 enum { WORD_LENGTH = 4 };  // shorter names begin too many keys
 
 // The only key that begins with `name`, as micro_batch_size with micro_batch, or null.
-static const char *begun_by(const ot_schema *schema, uint32_t variant, const char *name) {
+static const char *begun_by(const ot_schema *schema, int variant, const char *name) {
   const char *found = NULL;
   if (ot_text_length(name) < WORD_LENGTH) return NULL;
-  for (const ot_key *key = schema->keys; key < schema->keys + schema->num_keys; key++) {
-    if (!is_in_force(key, variant) || !ot_text_starts_with(key->name, name)) continue;
+  ot_key_walk walk = {0};
+  for (const ot_key *key; (key = ot_schema_next(schema, variant, &walk)) != NULL;) {
+    if (!ot_text_starts_with(key->name, name)) continue;
     if (found) return NULL;
     found = key->name;
   }
@@ -261,7 +299,7 @@ static ot_status hint_key(const char *name) {
   return ot_fail_hint(OT_USAGE, "did you mean \"%s\"?", name);
 }
 
-ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const char *path,
+ot_status ot_schema_unknown(const ot_schema *schema, int variant, const char *path,
                             const char *name, const char *place) {
   const char *const colon = path[0] == '\0' ? "" : ": ";
   const ot_key *const foreign = variant != 0 ? ot_schema_find(schema, 0, name) : NULL;
@@ -286,9 +324,9 @@ ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const cha
   const char *nearest = NULL;
   const int64_t third = ot_text_length(name) / 3 + 1;
   int best = third < NEAREST_MAX ? (int)third + 1 : NEAREST_MAX + 1;
-  const ot_key *const end = schema->keys + schema->num_keys;
-  for (const ot_key *key = schema->keys; key < end; key++) {
-    if (is_in_force(key, variant)) ot_text_nearest(name, key->name, &nearest, &best);
+  ot_key_walk walk = {0};
+  for (const ot_key *key; (key = ot_schema_next(schema, variant, &walk)) != NULL;) {
+    ot_text_nearest(name, key->name, &nearest, &best);
   }
   if (!nearest) nearest = begun_by(schema, variant, name);
   if (nearest) return hint_key(nearest);
@@ -411,7 +449,7 @@ static ot_status find_place(walk *w, const ot_schema *schema, ot_node *tree, ot_
   const char *const prefix = ot_arena_text(w->arena, w->path, w->done);
   char segment[SEGMENT_BYTES];
   OT_CHECK(next_segment(w, segment), OT_USAGE, "an empty key (%s)", w->place);
-  const uint32_t variant = ot_schema_variant(schema, tree);
+  const int variant = ot_schema_variant(schema, tree);
   const ot_key *const key = ot_schema_find(schema, variant, segment);
   if (!key) return ot_schema_unknown(schema, variant, prefix, segment, w->place);
   return walk_value(w, key, map_child(w, tree, segment, key), out);

@@ -59,10 +59,12 @@ typedef struct ot_key {
   // CHOICE or DTYPE whose fallback is "auto" also accepts auto, stored as -1. Of INTEGER: one word
   // that may stand for the number, stored as -1.
   const char *const *choices;
-  const struct ot_schema *object;  // of OBJECT
+  const char *(*choice)(int index);  // of CHOICE, instead of `choices`: null after the last
+  const struct ot_schema *object;    // of OBJECT
   const char *null_text;  // meaning of an explicit null, as written in a file; null: not allowed
   const char *unit;       // "tokens", or null
-  uint32_t variants;      // bit set of the variants that have this key; 0 = all
+  int variants;           // which variants have this key, for ot_schema.has; 0 = all
+  const char *after;      // of keys that variants add: the table's key before it; null: the last
   const char *help;       // one line, no full stop
 } ot_key;
 
@@ -76,11 +78,25 @@ typedef struct ot_schema {
   const char *unknown_hint;  // hint for an unknown key without similar keys, or null
   // Adds a hint for a key that only other variants have to the failure; null: unknown_hint.
   ot_status (*foreign_hint)(const ot_key *key);
-  // The variant (one bit) of a map, from its own keys; null: the schema has no variants.
-  uint32_t (*variant)(const ot_node *map);
+  // The variant of a map, from its own keys, 0 if it has none; null: the schema has no variants,
+  // and the next three are not used.
+  int (*variant)(const ot_node *map);
+  // Whether a variant (not 0) has this key of the table.
+  bool (*has)(const ot_key *key, int variant);
+  // Key `index` of those that a variant adds to the table, 0: all variants; null after the last.
+  const ot_key *(*added)(int variant, int index);
   // The default of a key in a variant, instead of the key's own; may return null. Null: none.
-  const char *(*fallback)(const ot_key *key, uint32_t variant);
+  const char *(*fallback)(const ot_key *key, int variant);
 } ot_schema;
+
+// A position in the keys of a schema; {0} at the start.
+typedef struct ot_key_walk {
+  int next;   // of the table
+  int added;  // of those that variants add
+} ot_key_walk;
+
+// The next key of `variant` (0 = any) in the order in which they are written; null after the last.
+const ot_key *ot_schema_next(const ot_schema *schema, int variant, ot_key_walk *walk);
 
 // Whether the value of `key` is a map of keys.
 static inline bool ot_key_is_section(const ot_key *key) {
@@ -112,8 +128,7 @@ ot_status ot_settings_set(ot_settings *settings, const char *path, const char *t
                           const char *source);
 
 // The object as a tree, every key of `variant` in table order (without FIXED ones), without places.
-ot_node *ot_schema_write(const ot_schema *schema, uint32_t variant, const void *object,
-                         ot_arena *arena);
+ot_node *ot_schema_write(const ot_schema *schema, int variant, const void *object, ot_arena *arena);
 
 // Gives every node of `tree`, as written by ot_schema_write, the place of the node in `given` with
 // the same path under any spelling; other nodes keep their source, or get `fallback`.
@@ -121,16 +136,16 @@ void ot_schema_place(const ot_schema *schema, ot_node *tree, const ot_node *give
                      const char *fallback);
 
 // The key called `name` under any spelling in `variant` (0 = any), or null.
-const ot_key *ot_schema_find(const ot_schema *schema, uint32_t variant, const char *name);
+const ot_key *ot_schema_find(const ot_schema *schema, int variant, const char *name);
 
 // The key at a path such as "data.train.0.weight" in any variant, or null.
 const ot_key *ot_schema_find_path(const ot_schema *schema, const char *path);
 
 // The variant of `map` (may be null), 0 for a schema without variants.
-uint32_t ot_schema_variant(const ot_schema *schema, const ot_node *map);
+int ot_schema_variant(const ot_schema *schema, const ot_node *map);
 
 // The default of `key` in `variant`, as written in a file; null when it is required.
-const char *ot_schema_fallback(const ot_schema *schema, uint32_t variant, const ot_key *key);
+const char *ot_schema_fallback(const ot_schema *schema, int variant, const ot_key *key);
 
 // The child of `map` that sets `key`, under any spelling, or null.
 ot_node *ot_schema_child(const ot_key *key, const ot_node *map);
@@ -140,7 +155,7 @@ ot_node *ot_schema_child(const ot_key *key, const ot_node *map);
 bool ot_choice_matches(const char *choice, const char *word);
 
 // Records the failure of an unknown key `name` of `map` at `path` (of the map; "" at the top).
-ot_status ot_schema_unknown(const ot_schema *schema, uint32_t variant, const char *path,
+ot_status ot_schema_unknown(const ot_schema *schema, int variant, const char *path,
                             const char *name, const char *place);
 
 // Bytes of one value of `key` in its object (of one entry of a list).
@@ -148,6 +163,9 @@ int64_t ot_key_bytes(const ot_key *key);
 
 // The tree node of `text`, a default of `key` as written in a table.
 ot_node *ot_key_default(const ot_key *key, const char *text, ot_arena *arena);
+
+// Word `index` of a key's choices, null after the last.
+const char *ot_key_choice(const ot_key *key, int index);
 
 // "1 to 16777216 tokens", "above 0", "one of a, b, c", "true or false"; text in `arena`.
 const char *ot_key_range(const ot_key *key, ot_arena *arena);

@@ -114,8 +114,9 @@ static ot_status read_bool(const reader *r, const ot_key *key, const ot_node *no
 }
 
 static int find_choice(const ot_key *key, const char *word) {
-  for (int i = 0; key->choices && key->choices[i]; i++) {
-    if (ot_choice_matches(key->choices[i], word)) return i;
+  const char *choice;
+  for (int i = 0; (choice = ot_key_choice(key, i)) != NULL; i++) {
+    if (ot_choice_matches(choice, word)) return i;
   }
   return -1;
 }
@@ -145,9 +146,10 @@ static bool takes_auto(const ot_key *key) {
 static ot_status unknown_choice(const reader *r, const ot_key *key, const ot_node *node) {
   ot_fail(OT_USAGE, "%s: \"%s\" is not one of %s (%s)", r->path, node->text,
           ot_key_range(key, r->arena), place_of(r, node));
-  for (int i = 0; key->choices[i]; i++) {
-    if (ot_text_distance(key->choices[i], node->text) > 2) continue;
-    return ot_fail_hint(OT_USAGE, "did you mean \"%s\"?", key->choices[i]);
+  const char *choice;
+  for (int i = 0; (choice = ot_key_choice(key, i)) != NULL; i++) {
+    if (ot_text_distance(choice, node->text) > 2) continue;
+    return ot_fail_hint(OT_USAGE, "did you mean \"%s\"?", choice);
   }
   return OT_USAGE;
 }
@@ -332,7 +334,7 @@ static ot_status read_default(reader *r, const ot_key *key, const char *text, co
   return read_key(r, key, node, object);
 }
 
-static ot_status check_names(const reader *r, const ot_schema *schema, uint32_t variant,
+static ot_status check_names(const reader *r, const ot_schema *schema, int variant,
                              const ot_node *map) {
   for (const ot_node *child = map->first; child; child = child->next) {
     const ot_key *const key = ot_schema_find(schema, variant, child->key);
@@ -348,11 +350,10 @@ static ot_status check_names(const reader *r, const ot_schema *schema, uint32_t 
 }
 
 static ot_status read_map(reader *r, const ot_schema *schema, const ot_node *map, void *object) {
-  const uint32_t variant = ot_schema_variant(schema, map);
+  const int variant = ot_schema_variant(schema, map);
   if (map) OT_TRY(check_names(r, schema, variant, map));
-  const ot_key *const end = schema->keys + schema->num_keys;
-  for (const ot_key *key = schema->keys; key < end; key++) {
-    if (key->variants != 0 && (key->variants & variant) == 0) continue;
+  ot_key_walk walk = {0};
+  for (const ot_key *key; (key = ot_schema_next(schema, variant, &walk)) != NULL;) {
     const ot_node *const node = map ? ot_schema_child(key, map) : NULL;
     const bool absent =
         !node || (node->kind == OT_NODE_NULL && ot_key_is_section(key) && key->null_text);

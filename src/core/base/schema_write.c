@@ -38,7 +38,7 @@ static ot_node *write_int(const ot_key *key, int value, ot_arena *arena) {
   if (key->type == OT_KEY_INT) return ot_node_integer(arena, value);
   if (value < 0) return ot_node_text(arena, "auto");
   if (key->type == OT_KEY_DTYPE) return ot_node_text(arena, ot_dtype_name((ot_dtype)value));
-  return choice_node(arena, key->choices[value]);
+  return choice_node(arena, ot_key_choice(key, value));
 }
 
 static ot_node *write_value(const ot_key *key, const void *at, ot_arena *arena) {
@@ -100,13 +100,12 @@ static ot_node *write_key(const ot_key *key, const char *object, ot_arena *arena
   return list;
 }
 
-ot_node *ot_schema_write(const ot_schema *schema, uint32_t variant, const void *object,
+ot_node *ot_schema_write(const ot_schema *schema, int variant, const void *object,
                          ot_arena *arena) {
   ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
-  const ot_key *const end = schema->keys + schema->num_keys;
-  for (const ot_key *key = schema->keys; key < end; key++) {
-    const bool in_force = key->variants == 0 || (key->variants & variant) != 0;
-    if (key->type == OT_KEY_FIXED || !in_force) continue;
+  ot_key_walk walk = {0};
+  for (const ot_key *key; (key = ot_schema_next(schema, variant, &walk)) != NULL;) {
+    if (key->type == OT_KEY_FIXED) continue;
     ot_node_put(arena, map, key->name, write_key(key, object, arena));
   }
   return map;
@@ -137,8 +136,8 @@ static int64_t extend(char *path, int64_t length, const char *name) {
 
 static void list_keys(const ot_schema *schema, char *path, int64_t length, ot_schema_visit visit,
                       void *context) {
-  const ot_key *const end = schema->keys + schema->num_keys;
-  for (const ot_key *key = schema->keys; key < end; key++) {
+  ot_key_walk walk = {0};
+  for (const ot_key *key; (key = ot_schema_next(schema, 0, &walk)) != NULL;) {
     if (key->type == OT_KEY_FIXED) continue;
     const int64_t longer = extend(path, length, key->name);
     if (ot_key_is_section(key)) {
@@ -222,8 +221,8 @@ static void put_example_key(const example *e, const ot_key *key, int64_t start) 
 }
 
 static void put_example(example *e, const ot_schema *schema, int64_t length, int depth) {
-  const ot_key *const end = schema->keys + schema->num_keys;
-  for (const ot_key *key = schema->keys; key < end; key++) {
+  ot_key_walk walk = {0};
+  for (const ot_key *key; (key = ot_schema_next(schema, 0, &walk)) != NULL;) {
     if (key->type == OT_KEY_FIXED) continue;
     const int64_t longer = extend(e->path, length, key->name);
     const int64_t start = e->out->length;
@@ -263,8 +262,8 @@ static const char *default_of(const ot_key *key) {
 }
 
 static void add_rows(table *t, const ot_schema *schema, int64_t length) {
-  const ot_key *const end = schema->keys + schema->num_keys;
-  for (const ot_key *key = schema->keys; key < end; key++) {
+  ot_key_walk walk = {0};
+  for (const ot_key *key; (key = ot_schema_next(schema, 0, &walk)) != NULL;) {
     if (t->without && ot_text_equal(key->name, t->without)) continue;
     int64_t longer = extend(t->path, length, key->name);
     const bool list = key->shape != OT_SHAPE_ONE;

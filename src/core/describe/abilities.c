@@ -90,5 +90,7 @@ ot_status ot_abilities_check(const ot_abilities *a, const char *engine) {
   OT_TRY(check_names(engine, "recompute", &a->recompute, ot_recompute_names));
   OT_TRY(check_names(engine, "recompute_modules", &a->modules, ot_recompute_module_names));
   OT_TRY(check_names(engine, "precisions", &a->precisions, precisions));
-  return check_names(engine, "families", &a->families, ot_family_choices);
+  const char *families[OT_FAMILY_COUNT + 1];
+  for (int i = 0; i <= OT_FAMILY_COUNT; i++) families[i] = ot_family_types(i);
+  return check_names(engine, "families", &a->families, families);
 }

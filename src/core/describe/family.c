@@ -1,139 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of families.
+// The list of families, and their keys for the schema of models.
 #include "describe/family.h"
 
 #include <assert.h>
 
-static const ot_family_row rows[] = {
-    [OT_FAMILY_GPT2] = {.architecture = "GPT2LMHeadModel",
-                        .norm = OT_NORM_LAYERNORM,
-                        .all_biases = true,
-                        .learned_positions = true},
-    [OT_FAMILY_LLAMA] = {.architecture = "LlamaForCausalLM",
-                         .norm = OT_NORM_RMSNORM,
-                         .gated_mlp = true},
-    [OT_FAMILY_QWEN2] = {.architecture = "Qwen2ForCausalLM",
-                         .norm = OT_NORM_RMSNORM,
-                         .gated_mlp = true,
-                         .qkv_biases = true,
-                         .window_switch = true,
-                         .window_rule = OT_WINDOW_LAST,
-                         .writes_layer_types = true},
-    [OT_FAMILY_QWEN3] = {.architecture = "Qwen3ForCausalLM",
-                         .norm = OT_NORM_RMSNORM,
-                         .qk_norm = OT_QK_NORM_HEAD,
-                         .gated_mlp = true,
-                         .window_switch = true,
-                         .window_rule = OT_WINDOW_LAST,
-                         .writes_layer_types = true},
-    [OT_FAMILY_OLMO2] = {.architecture = "Olmo2ForCausalLM",
-                         .norm = OT_NORM_RMSNORM,
-                         .norm_placement = OT_NORM_POST,
-                         .qk_norm = OT_QK_NORM_ROW,
-                         .gated_mlp = true},
-    [OT_FAMILY_MISTRAL] = {.architecture = "MistralForCausalLM",
-                           .norm = OT_NORM_RMSNORM,
-                           .gated_mlp = true,
-                           .window_rule = OT_WINDOW_ALL},
-    [OT_FAMILY_GEMMA2] = {.architecture = "Gemma2ForCausalLM",
-                          .norm = OT_NORM_RMSNORM,
-                          .norm_placement = OT_NORM_SANDWICH,
-                          .norm_offset = 1,
-                          .gated_mlp = true,
-                          .scaled_embedding = true,
-                          .window_rule = OT_WINDOW_EVEN,
-                          .writes_layer_types = true},
-    [OT_FAMILY_GEMMA3] = {.architecture = "Gemma3ForCausalLM",
-                          .norm = OT_NORM_RMSNORM,
-                          .norm_placement = OT_NORM_SANDWICH,
-                          .qk_norm = OT_QK_NORM_HEAD,
-                          .norm_offset = 1,
-                          .gated_mlp = true,
-                          .scaled_embedding = true,
-                          .rope_by_type = true,
-                          .window_rule = OT_WINDOW_PATTERN,
-                          .writes_layer_types = true},
-    [OT_FAMILY_MIXTRAL] = {.architecture = "MixtralForCausalLM",
-                           .norm = OT_NORM_RMSNORM,
-                           .gated_mlp = true,
-                           .renormalise = true,
-                           .window_rule = OT_WINDOW_ALL},
-    [OT_FAMILY_QWEN3_MOE] = {.architecture = "Qwen3MoeForCausalLM",
-                             .norm = OT_NORM_RMSNORM,
-                             .qk_norm = OT_QK_NORM_HEAD,
-                             .gated_mlp = true,
-                             .window_switch = true,
-                             .window_rule = OT_WINDOW_ALL},
-    [OT_FAMILY_OLMOE] = {.architecture = "OlmoeForCausalLM",
-                         .norm = OT_NORM_RMSNORM,
-                         .qk_norm = OT_QK_NORM_ROW,
-                         .gated_mlp = true},
-    [OT_FAMILY_GPT_OSS] = {.architecture = "GptOssForCausalLM",
-                           .norm = OT_NORM_RMSNORM,
-                           .gated_mlp = true,
-                           .sinks = true,
-                           .expert_biases = true,
-                           .renormalise = true,
-                           .window_rule = OT_WINDOW_EVEN,
-                           .writes_layer_types = true},
-    [OT_FAMILY_DEEPSEEK_V3] = {.architecture = "DeepseekV3ForCausalLM",
-                               .norm = OT_NORM_RMSNORM,
-                               .gated_mlp = true,
-                               .latent_attention = true},
-    [OT_FAMILY_SMOLLM3] = {.architecture = "SmolLM3ForCausalLM",
-                           .norm = OT_NORM_RMSNORM,
-                           .gated_mlp = true,
-                           .window_switch = true,
-                           .window_rule = OT_WINDOW_NO_ROPE,
-                           .writes_layer_types = true},
-    [OT_FAMILY_PHI3] = {.architecture = "Phi3ForCausalLM",
-                        .norm = OT_NORM_RMSNORM,
-                        .gated_mlp = true,
-                        .window_rule = OT_WINDOW_ALL},
-    [OT_FAMILY_QWEN2_MOE] = {.architecture = "Qwen2MoeForCausalLM",
-                             .norm = OT_NORM_RMSNORM,
-                             .gated_mlp = true,
-                             .shared_gate = true,
-                             .window_switch = true,
-                             .window_rule = OT_WINDOW_EVEN_FIRST,
-                             .writes_layer_types = true},
-    [OT_FAMILY_OLMO3] = {.architecture = "Olmo3ForCausalLM",
-                         .norm = OT_NORM_RMSNORM,
-                         .norm_placement = OT_NORM_POST,
-                         .qk_norm = OT_QK_NORM_ROW,
-                         .gated_mlp = true,
-                         .rope_by_type = true,
-                         .window_rule = OT_WINDOW_BUT_FOURTH,
-                         .writes_layer_types = true},
+#include "base/text.h"
+
+extern const ot_family_row ot_family_gpt2;
+extern const ot_family_row ot_family_llama;
+extern const ot_family_row ot_family_qwen2;
+extern const ot_family_row ot_family_qwen3;
+extern const ot_family_row ot_family_olmo2;
+extern const ot_family_row ot_family_mistral;
+extern const ot_family_row ot_family_gemma2;
+extern const ot_family_row ot_family_gemma3;
+extern const ot_family_row ot_family_mixtral;
+extern const ot_family_row ot_family_qwen3_moe;
+extern const ot_family_row ot_family_olmoe;
+extern const ot_family_row ot_family_gpt_oss;
+extern const ot_family_row ot_family_deepseek_v3;
+extern const ot_family_row ot_family_smollm3;
+extern const ot_family_row ot_family_phi3;
+extern const ot_family_row ot_family_qwen2_moe;
+extern const ot_family_row ot_family_olmo3;
+
+static const ot_family_row *const rows[] = {
+    [OT_FAMILY_GPT2] = &ot_family_gpt2,
+    [OT_FAMILY_LLAMA] = &ot_family_llama,
+    [OT_FAMILY_QWEN2] = &ot_family_qwen2,
+    [OT_FAMILY_QWEN3] = &ot_family_qwen3,
+    [OT_FAMILY_OLMO2] = &ot_family_olmo2,
+    [OT_FAMILY_MISTRAL] = &ot_family_mistral,
+    [OT_FAMILY_GEMMA2] = &ot_family_gemma2,
+    [OT_FAMILY_GEMMA3] = &ot_family_gemma3,
+    [OT_FAMILY_MIXTRAL] = &ot_family_mixtral,
+    [OT_FAMILY_QWEN3_MOE] = &ot_family_qwen3_moe,
+    [OT_FAMILY_OLMOE] = &ot_family_olmoe,
+    [OT_FAMILY_GPT_OSS] = &ot_family_gpt_oss,
+    [OT_FAMILY_DEEPSEEK_V3] = &ot_family_deepseek_v3,
+    [OT_FAMILY_SMOLLM3] = &ot_family_smollm3,
+    [OT_FAMILY_PHI3] = &ot_family_phi3,
+    [OT_FAMILY_QWEN2_MOE] = &ot_family_qwen2_moe,
+    [OT_FAMILY_OLMO3] = &ot_family_olmo3,
 };
 static_assert(OT_COUNT(rows) == OT_FAMILY_COUNT, "one row for each family");
 
-const char *const ot_family_choices[] = {
-    [OT_FAMILY_GPT2] = "gpt2",
-    [OT_FAMILY_LLAMA] = "llama",
-    [OT_FAMILY_QWEN2] = "qwen2",
-    [OT_FAMILY_QWEN3] = "qwen3",
-    [OT_FAMILY_OLMO2] = "olmo2",
-    [OT_FAMILY_MISTRAL] = "mistral|ministral",
-    [OT_FAMILY_GEMMA2] = "gemma2",
-    [OT_FAMILY_GEMMA3] = "gemma3_text",
-    [OT_FAMILY_MIXTRAL] = "mixtral",
-    [OT_FAMILY_QWEN3_MOE] = "qwen3_moe",
-    [OT_FAMILY_OLMOE] = "olmoe",
-    [OT_FAMILY_GPT_OSS] = "gpt_oss",
-    [OT_FAMILY_DEEPSEEK_V3] = "deepseek_v3",
-    [OT_FAMILY_SMOLLM3] = "smollm3",
-    [OT_FAMILY_PHI3] = "phi3",
-    [OT_FAMILY_QWEN2_MOE] = "qwen2_moe",
-    [OT_FAMILY_OLMO3] = "olmo3",
-    [OT_FAMILY_COUNT] = NULL,
-};
+const ot_family_row *ot_family_row_of(ot_family family) { return rows[family]; }
 
-const ot_family_row *ot_family_row_of(ot_family family) { return &rows[family]; }
+const char *ot_family_name(ot_family family) { return rows[family]->model_type; }
 
-// The first of its spellings.
-const char *ot_family_name(ot_family family) {
-  return family == OT_FAMILY_MISTRAL ? "mistral" : ot_family_choices[family];
+const char *ot_family_architecture(ot_family family) { return rows[family]->architecture; }
+
+const char *ot_family_types(int index) {
+  if (index >= OT_FAMILY_COUNT) return NULL;
+  return rows[index]->spellings ? rows[index]->spellings : rows[index]->model_type;
 }
 
-const char *ot_family_architecture(ot_family family) { return rows[family].architecture; }
+// ---- Keys ----
+
+bool ot_family_has_key(const ot_key *key, int variant) {
+  const ot_family_row *const row = ot_family_of_variant(variant);
+  if (key->variants == OT_KEYS_NAMED) return ot_choice_matches(row->keys, key->name);
+  return (key->variants & row->key_sets) != 0 && !ot_choice_matches(row->without, key->name);
+}
+
+const ot_key *ot_family_added_key(int variant, int index) {
+  const int begin = variant > 0 ? variant - 1 : 0;
+  const int end = variant > 0 ? variant : OT_FAMILY_COUNT;
+  for (int i = begin; i < end; i++) {
+    for (const ot_key *key = rows[i]->own; key && key->name; key++) {
+      if (index-- == 0) return key;
+    }
+  }
+  return NULL;
+}
+
+const char *ot_family_fallback(const ot_key *key, int variant) {
+  if (variant == 0) return NULL;
+  const ot_family_default *at = ot_family_of_variant(variant)->defaults;
+  while (at->key && !ot_text_equal(at->key, key->name)) at++;
+  return at->text;
+}

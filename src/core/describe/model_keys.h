@@ -56,8 +56,22 @@ typedef struct ot_model_keys {
   ot_quantization_keys quantization;
 } ot_model_keys;
 
-// The table, over ot_model_keys; its variants are families.
+// The table, over ot_model_keys; its variants are families (ot_family_variant).
 extern const ot_schema ot_model_schema;
+
+// Words of keys, ended by null: activations in the order of ot_activation, and the only allowed
+// values of keys that are not supported otherwise.
+extern const char *const ot_activations[];
+extern const char *const ot_only_false[];
+extern const char *const ot_only_true[];
+extern const char *const ot_only_null[];
+extern const char *const ot_only_zero[];
+
+// Keys that do not affect the mathematics of training, separated by '|'.
+extern const char ot_inert_model_keys[];
+
+// The value given for a key of a map, which may be null, or null when it is absent or null.
+const ot_node *ot_model_given(const ot_node *map, const char *key);
 
 // Parses a map of HF keys. Adds model_type to `tree` when only architectures implies it.
 ot_status ot_model_read(ot_node *tree, ot_arena *arena, ot_model *out);

@@ -18,8 +18,7 @@ typedef struct reading {
   ot_model *out;
 } reading;
 
-// The value given for a key, or null when absent or null.
-static const ot_node *given(const ot_node *map, const char *key) {
+const ot_node *ot_model_given(const ot_node *map, const char *key) {
   const ot_node *const node = map ? ot_node_child(map, key) : NULL;
   return node && node->kind != OT_NODE_NULL ? node : NULL;
 }
@@ -42,9 +41,9 @@ static ot_status check_shape(const reading *r) {
   const ot_model *const model = r->out;
   const bool latent = r->family->latent_attention;
   OT_CHECK(!latent || model->head_dim == 0 || model->head_dim == model->mla.rope_dim, OT_USAGE,
-           "model: head_dim=%lld; in model_type deepseek_v3 it is qk_rope_head_dim=%lld (%s)",
-           (long long)model->head_dim, (long long)model->mla.rope_dim,
-           place(r, given(r->tree, "head_dim")));
+           "model: head_dim=%lld; in model_type %s it is qk_rope_head_dim=%lld (%s)",
+           (long long)model->head_dim, r->family->model_type, (long long)model->mla.rope_dim,
+           place(r, ot_model_given(r->tree, "head_dim")));
   OT_CHECK(latent || model->head_dim > 0 || model->hidden_size % model->num_heads == 0, OT_USAGE,
            "model: num_attention_heads=%lld does not divide hidden_size=%lld, and head_dim is not "
            "given (%s)",
@@ -68,7 +67,7 @@ static void fill_mathematics(reading *r) {
   out->qk_norm = family->qk_norm;
   out->embedding_scale = family->scaled_embedding ? ot_sqrt((double)out->hidden_size) : 1;
   const double scalar = keys->query_scalar > 0 ? keys->query_scalar : (double)out->head_dim;
-  const bool unscaled = out->family == OT_FAMILY_GPT2 && !keys->scale_attention;
+  const bool unscaled = ot_model_given(r->tree, "scale_attn_weights") && !keys->scale_attention;
   out->attention_scale = unscaled ? 1 : 1 / ot_sqrt(scalar);
   out->learned_positions = family->learned_positions;
   out->rotary_dim = out->mla.kv_rank > 0 ? out->mla.rope_dim : out->head_dim;
@@ -87,7 +86,7 @@ static ot_status fill_tokens(reading *r) {
   out->pad_id = known_token(out, out->pad_id);
   OT_CHECK(keys->num_eos <= OT_MAX_EOS, OT_USAGE,
            "model: eos_token_id has %lld entries; allowed: up to %d (%s)", (long long)keys->num_eos,
-           OT_MAX_EOS, place(r, given(r->tree, "eos_token_id")));
+           OT_MAX_EOS, place(r, ot_model_given(r->tree, "eos_token_id")));
   for (int64_t i = 0; i < keys->num_eos; i++) {
     const int64_t id = known_token(out, keys->eos_id[i]);
     if (id >= 0) out->eos_id[out->num_eos++] = id;
@@ -109,24 +108,24 @@ static ot_status check_growth(const reading *r, const ot_rope_keys *keys, const 
            "model: attention_factor=%.9g is not supported; allowed: null%s (%s)",
            keys->attention_factor,
            rope->type == OT_ROPE_YARN ? " or the value implied by factor" : "",
-           place(r, given(node, "attention_factor")));
+           place(r, ot_model_given(node, "attention_factor")));
   return OT_OK;
 }
 
 // Parses one set of rotary keys from `node`, null when absent.
 static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_node *node,
                            double theta, ot_rope *out) {
-  const ot_node *const old_type = given(node, "type");
-  const bool both = old_type && given(node, "rope_type");
+  const ot_node *const old_type = ot_model_given(node, "type");
+  const bool both = old_type && ot_model_given(node, "rope_type");
   OT_CHECK(!both || keys->type == keys->old_type, OT_USAGE,
            "model: rope_type and type disagree (%s)", place(r, old_type));
   *out = (ot_rope){.type = (ot_rope_type)(old_type ? keys->old_type : keys->type),
-                   .theta = given(node, "rope_theta") ? keys->theta : theta,
+                   .theta = ot_model_given(node, "rope_theta") ? keys->theta : theta,
                    .factor = 1};
   if (!node) out->type = OT_ROPE_DEFAULT;
   if (out->type == OT_ROPE_DEFAULT) return OT_OK;
   if (out->type != OT_ROPE_YARN) OT_TRY(check_growth(r, keys, out, node));
-  OT_CHECK(given(node, "factor"), OT_USAGE, "model: this rope_type needs a factor (%s)",
+  OT_CHECK(ot_model_given(node, "factor"), OT_USAGE, "model: this rope_type needs a factor (%s)",
            place(r, node));
   out->factor = keys->factor;
   if (out->type == OT_ROPE_LINEAR) return OT_OK;
@@ -140,8 +139,8 @@ static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_
     out->exact_ramp = !keys->truncate;
     return check_growth(r, keys, out, node);
   }
-  OT_CHECK(given(node, "low_freq_factor") && given(node, "high_freq_factor"), OT_USAGE,
-           "model: rope_type llama3 needs low_freq_factor and high_freq_factor (%s)",
+  OT_CHECK(ot_model_given(node, "low_freq_factor") && ot_model_given(node, "high_freq_factor"),
+           OT_USAGE, "model: rope_type llama3 needs low_freq_factor and high_freq_factor (%s)",
            place(r, node));
   out->low_frequency_factor = keys->low_frequency_factor;
   out->high_frequency_factor = keys->high_frequency_factor;
@@ -163,8 +162,8 @@ typedef struct rope_sources {
 } rope_sources;
 
 static ot_status fill_rope(reading *r, const rope_sources *from, ot_rope *out) {
-  const ot_node *const old_theta = given(r->tree, from->theta_key);
-  const ot_node *const new_theta = given(from->parameters, "rope_theta");
+  const ot_node *const old_theta = ot_model_given(r->tree, from->theta_key);
+  const ot_node *const new_theta = ot_model_given(from->parameters, "rope_theta");
   const double theta = new_theta ? from->parameters_keys->theta : from->theta;
   OT_CHECK(!old_theta || !new_theta || theta == from->theta, OT_USAGE,
            "model: %s=%.9g and rope_parameters with rope_theta=%.9g disagree (%s)", from->theta_key,
@@ -188,47 +187,10 @@ static void scale_scores(ot_model *out) {
   out->attention_scale *= growth * growth;
 }
 
-// For phi3, transformers treats yarn as its old name of longrope.
-static ot_status check_phi3_rope(const reading *r, const ot_node *node) {
-  const bool other =
-      r->keys->model.family == OT_FAMILY_PHI3 && r->out->rope.type != OT_ROPE_DEFAULT;
-  OT_CHECK(!other, OT_USAGE,
-           "model: for phi3 only rope_type default is supported, not longrope (nor its aliases "
-           "su and yarn) (%s)",
-           place(r, node));
-  return OT_OK;
-}
-
-// For olmo3, rope_theta applies to all layers in transformers 4, but only to layers without a
-// window in transformers 5, which uses 500,000 for the others.
-static ot_status check_olmo3_theta(const reading *r) {
-  const ot_node *const old = given(r->tree, "rope_theta");
-  const ot_node *const sets = given(r->tree, "rope_parameters");
-  const bool told = given(given(sets, "sliding_attention"), "rope_theta") != NULL;
-  if (!old || told || r->keys->rope_theta == 500000) return OT_OK;
-  ot_fail(OT_USAGE,
-          "model: rope_theta=%.9g of olmo3 differs in meaning between transformers 4 and 5 (%s)",
-          r->keys->rope_theta, place(r, old));
-  return ot_fail_hint(OT_USAGE,
-                      "give rope_parameters: {full_attention: {rope_theta: ...}, "
-                      "sliding_attention: {rope_theta: ...}}");
-}
-
-// The defaults of transformers for a gpt_oss file without rotary keys.
-static ot_rope gpt_oss_rope(double theta) {
-  return (ot_rope){.type = OT_ROPE_YARN,
-                   .theta = theta,
-                   .factor = 32,
-                   .original_positions = 4096,
-                   .beta_fast = 32,
-                   .beta_slow = 1,
-                   .exact_ramp = true};
-}
-
 static ot_status fill_ropes(reading *r) {
   const ot_model_keys *const keys = r->keys;
-  const ot_node *const scaling = given(r->tree, "rope_scaling");
-  const ot_node *const parameters = given(r->tree, "rope_parameters");
+  const ot_node *const scaling = ot_model_given(r->tree, "rope_scaling");
+  const ot_node *const parameters = ot_model_given(r->tree, "rope_parameters");
   const bool by_type = r->family->rope_by_type;
   OT_CHECK(!scaling || !is_nested(scaling), OT_USAGE,
            "model: rope_scaling is one set; sets per layer type go to rope_parameters (%s)",
@@ -242,27 +204,27 @@ static ot_status fill_ropes(reading *r) {
       .theta = keys->rope_theta,
       .scaling = scaling,
       .scaling_keys = &keys->rope_scaling.all,
-      .parameters = by_type ? given(parameters, "full_attention") : parameters,
+      .parameters = by_type ? ot_model_given(parameters, "full_attention") : parameters,
       .parameters_keys = by_type ? &keys->rope_parameters.full : &keys->rope_parameters.all,
   };
   OT_TRY(fill_rope(r, &from, &r->out->rope));
-  OT_TRY(check_phi3_rope(r, scaling ? scaling : parameters));
-  if (keys->model.family == OT_FAMILY_GPT_OSS && !scaling && !parameters) {
-    r->out->rope = gpt_oss_rope(keys->rope_theta);
+  if (r->family->usual_rope.type != OT_ROPE_DEFAULT && !scaling && !parameters) {
+    r->out->rope = r->family->usual_rope;
+    r->out->rope.theta = keys->rope_theta;
   }
   r->out->rope_local = r->out->rope;
   if (r->out->mla.kv_rank > 0) scale_scores(r->out);
   if (!by_type) return OT_OK;
-  const bool olmo3 = keys->model.family == OT_FAMILY_OLMO3;
+  // Only gemma3 has a key for layers with a window.
+  const bool own = keys->rope_local_theta > 0;
   from = (rope_sources){
-      .theta_key = olmo3 ? "rope_theta" : "rope_local_base_freq",
-      .theta = olmo3 ? keys->rope_theta : keys->rope_local_theta,
+      .theta_key = own ? "rope_local_base_freq" : "rope_theta",
+      .theta = own ? keys->rope_local_theta : keys->rope_theta,
       .scaling_keys = &keys->rope_scaling.all,
-      .parameters = given(parameters, "sliding_attention"),
+      .parameters = ot_model_given(parameters, "sliding_attention"),
       .parameters_keys = &keys->rope_parameters.sliding,
   };
-  OT_TRY(fill_rope(r, &from, &r->out->rope_local));
-  return olmo3 ? check_olmo3_theta(r) : OT_OK;
+  return fill_rope(r, &from, &r->out->rope_local);
 }
 
 // ---- Layers ----
@@ -273,7 +235,7 @@ static ot_status fill_no_rope(reading *r) {
   OT_CHECK(told == 0 || told >= keys->model.num_layers, OT_USAGE,
            "model: no_rope_layers has %lld entries, but there are %lld layers (%s)",
            (long long)told, (long long)keys->model.num_layers,
-           place(r, given(r->tree, "no_rope_layers")));
+           place(r, ot_model_given(r->tree, "no_rope_layers")));
   for (int64_t i = 0; i < keys->model.num_layers; i++) {
     const bool every = keys->no_rope_interval > 0 && (i + 1) % keys->no_rope_interval == 0;
     r->out->no_rope[i] = told > 0 ? keys->rope_layers[i] == 0 : every;
@@ -307,7 +269,7 @@ static bool slides(const reading *r, int64_t i, int64_t window) {
 
 static ot_status fill_windows(reading *r) {
   const ot_model_keys *const keys = r->keys;
-  const ot_node *const types = given(r->tree, "layer_types");
+  const ot_node *const types = ot_model_given(r->tree, "layer_types");
   const bool off = r->family->window_switch && !keys->use_sliding_window;
   const int64_t window = off ? 0 : keys->sliding_window;
   OT_CHECK(keys->num_layer_types == 0 || keys->num_layer_types == keys->model.num_layers, OT_USAGE,
@@ -328,7 +290,7 @@ static ot_status fill_windows(reading *r) {
 // ---- Experts ----
 
 static bool has_experts(const ot_model_keys *keys, int64_t layer) {
-  if (keys->model.family == OT_FAMILY_DEEPSEEK_V3) return layer >= keys->first_dense;
+  if (layer < keys->first_dense) return false;
   if (keys->sparse_step == 0) return true;  // of families without that key
   for (int64_t i = 0; i < keys->num_dense_layers; i++) {
     if (keys->dense_layers[i] == layer) return false;
@@ -339,8 +301,7 @@ static bool has_experts(const ot_model_keys *keys, int64_t layer) {
 static ot_moe_balance balance_of(const reading *r) {
   if (r->keys->balance >= 0) return (ot_moe_balance)r->keys->balance;
   if (r->keys->model.moe.routing == OT_MOE_EXPERT_CHOICE) return OT_MOE_BALANCE_NONE;
-  return r->keys->model.family == OT_FAMILY_DEEPSEEK_V3 ? OT_MOE_BALANCE_BIAS
-                                                        : OT_MOE_BALANCE_AUX_LOSS;
+  return r->family->score == OT_MOE_SIGMOID ? OT_MOE_BALANCE_BIAS : OT_MOE_BALANCE_AUX_LOSS;
 }
 
 static void fill_balance(reading *r) {
@@ -348,7 +309,8 @@ static void fill_balance(reading *r) {
   moe->balance = balance_of(r);
   const double usual = moe->routing == OT_MOE_EXPERT_CHOICE ? 1 : 1.25;
   if (moe->capacity_factor == 0) moe->capacity_factor = usual;
-  const bool asked = given(r->tree, "router_aux_loss_coef") || given(r->tree, "aux_loss_alpha");
+  const bool asked =
+      ot_model_given(r->tree, "router_aux_loss_coef") || ot_model_given(r->tree, "aux_loss_alpha");
   const bool helps =
       moe->balance == OT_MOE_BALANCE_AUX_LOSS || (moe->balance == OT_MOE_BALANCE_BIAS && asked);
   if (!helps) moe->aux_coefficient = 0;
@@ -362,10 +324,10 @@ static void fill_experts(reading *r) {
   if (moe->expert_size == 0) moe->expert_size = r->out->intermediate_size;
   moe->shared_size += keys->shared_experts * moe->expert_size;
   moe->shared_gate = r->family->shared_gate;
-  moe->score = r->out->family == OT_FAMILY_DEEPSEEK_V3 ? OT_MOE_SIGMOID : OT_MOE_SOFTMAX;
+  moe->score = r->family->score;
   moe->biases = r->family->expert_biases;
   moe->renormalise = r->family->renormalise || moe->renormalise;
-  // Only deepseek_v3 has keys for the next three.
+  // Only experts in groups have keys for the next three.
   if (moe->scale == 0) moe->scale = 1;
   if (moe->num_groups == 0) moe->num_groups = 1;
   if (moe->groups_per_token == 0) moe->groups_per_token = 1;
@@ -377,12 +339,10 @@ static void fill_experts(reading *r) {
 
 static ot_status fill_scale_block(reading *r) {
   const ot_quantization_keys *const keys = &r->keys->quantization;
-  const ot_node *const node = given(r->tree, "quantization_config");
+  const ot_node *const node = ot_model_given(r->tree, "quantization_config");
   if (!node || !node->first) return OT_OK;
-  // Models with mxfp4 experts can be planned, and trained from random weights; their weights cannot
-  // be read.
-  const bool gpt_oss = r->keys->model.family == OT_FAMILY_GPT_OSS;
-  if (gpt_oss && ot_text_equal(keys->method, "mxfp4")) return OT_OK;
+  const char *const unreadable = r->family->unreadable;
+  if (unreadable && ot_text_equal(keys->method, unreadable)) return OT_OK;
   const bool e4m3 = ot_text_equal(keys->method, "fp8") && ot_text_equal(keys->format, "e4m3");
   if (!e4m3 || keys->num_block != 2) {
     ot_fail(OT_USAGE,
@@ -408,7 +368,7 @@ static ot_status fill_residuals(reading *r) {
   OT_CHECK(block || keys->residual_block_size == 0, OT_USAGE,
            "model: attention_residual_block_size=%lld needs attention_residuals: block (%s)",
            (long long)keys->residual_block_size,
-           place(r, given(r->tree, "attention_residual_block_size")));
+           place(r, ot_model_given(r->tree, "attention_residual_block_size")));
   if (!block) return OT_OK;
   out->block_size = keys->residual_block_size > 0
                         ? keys->residual_block_size
@@ -420,15 +380,13 @@ static ot_status fill_residuals(reading *r) {
 
 // ---- Names ----
 
-// A mistral with differing layers is called ministral: transformers' own mistral has one window.
-static void fill_names(ot_model *out) {
-  out->model_type = ot_family_name(out->family);
-  out->architecture = ot_family_architecture(out->family);
-  if (out->family != OT_FAMILY_MISTRAL) return;
-  for (int64_t i = 1; i < out->num_layers; i++) {
+static void fill_names(ot_model *out, const ot_family_row *family) {
+  out->model_type = family->model_type;
+  out->architecture = family->architecture;
+  for (int64_t i = 1; family->mixed_type && i < out->num_layers; i++) {
     if (out->window[i] == out->window[0]) continue;
-    out->model_type = "ministral";
-    out->architecture = "MinistralForCausalLM";
+    out->model_type = family->mixed_type;
+    out->architecture = family->mixed_architecture;
   }
 }
 
@@ -445,12 +403,13 @@ ot_status ot_model_from_keys(const ot_model_keys *keys, const ot_node *tree, ot_
   fill_mathematics(&r);
   OT_TRY(fill_tokens(&r));
   if (!out->learned_positions) OT_TRY(fill_ropes(&r));
+  if (r.family->check_rope) OT_TRY(r.family->check_rope(keys, tree, arena, out));
   OT_TRY(fill_no_rope(&r));
   OT_TRY(fill_windows(&r));
   fill_experts(&r);
   OT_TRY(fill_residuals(&r));
   OT_TRY(fill_scale_block(&r));
-  fill_names(out);
+  fill_names(out, r.family);
   return ot_run_place_failure(ot_model_check(out), tree, arena);
 }
 

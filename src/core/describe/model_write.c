@@ -124,8 +124,9 @@ static ot_node *rope_node(const ot_rope *rope, bool with_theta, ot_arena *arena)
 }
 
 static ot_node *rope_scaling(const ot_model *model, ot_arena *arena) {
-  // Without rotary keys a gpt_oss would default to yarn.
-  const bool silent = model->rope.type == OT_ROPE_DEFAULT && model->family != OT_FAMILY_GPT_OSS;
+  const ot_family_row *const family = ot_family_row_of(model->family);
+  const bool silent =
+      model->rope.type == OT_ROPE_DEFAULT && family->usual_rope.type == OT_ROPE_DEFAULT;
   return silent ? ot_node_create(arena, OT_NODE_NULL) : rope_node(&model->rope, false, arena);
 }
 
@@ -139,12 +140,12 @@ static ot_node *rope_parameters(const ot_model *model, ot_arena *arena) {
 
 static void write_rope(const ot_model *model, ot_arena *arena, ot_node *map) {
   if (model->learned_positions) return;
-  // Scaled sliding layers have no old spelling, and no spelling of olmo3 is unambiguous.
-  const bool by_type = ot_family_row_of(model->family)->rope_by_type;
-  const bool olmo3 = model->family == OT_FAMILY_OLMO3;
-  if (by_type && (olmo3 || model->rope_local.type != OT_ROPE_DEFAULT)) {
+  // Scaled sliding layers have no old spelling.
+  const ot_family_row *const family = ot_family_row_of(model->family);
+  const bool ambiguous = family->ambiguous_theta;
+  if (ambiguous || (family->rope_by_type && model->rope_local.type != OT_ROPE_DEFAULT)) {
     drop(map, "rope_scaling");
-    if (olmo3) drop(map, "rope_theta");
+    if (ambiguous) drop(map, "rope_theta");
     put(arena, map, "rope_parameters", rope_parameters(model, arena));
     return;
   }
@@ -154,7 +155,8 @@ static void write_rope(const ot_model *model, ot_arena *arena, ot_node *map) {
 
 ot_node *ot_model_write(const ot_model *model, ot_arena *arena) {
   const ot_model_keys keys = keys_of(model, arena);
-  ot_node *const map = ot_schema_write(&ot_model_schema, 1u << model->family, &keys, arena);
+  ot_node *const map =
+      ot_schema_write(&ot_model_schema, ot_family_variant(model->family), &keys, arena);
   put(arena, map, "model_type", ot_node_text(arena, model->model_type));
   write_rope(model, arena, map);
   drop(map, "quantization_config");
@@ -187,12 +189,12 @@ ot_node *ot_model_write_config(const ot_model *model, ot_arena *arena) {
     put(arena, map, "rope_parameters", rope_parameters(model, arena));
   }
   const ot_rope *const local = &model->rope_local;
-  if (model->family == OT_FAMILY_OLMO3 && local->type == OT_ROPE_DEFAULT &&
+  if (ot_family_row_of(model->family)->ambiguous_theta && local->type == OT_ROPE_DEFAULT &&
       local->theta == model->rope.theta) {
     put(arena, map, "rope_theta", ot_node_real(arena, local->theta));
     put(arena, map, "rope_scaling", rope_scaling(model, arena));
   }
-  if (model->family == OT_FAMILY_GPT2 && model->activation == OT_ACTIVATION_GELU_TANH) {
+  if (ot_node_child(map, "activation_function") && model->activation == OT_ACTIVATION_GELU_TANH) {
     put(arena, map, "activation_function", ot_node_text(arena, "gelu_new"));
   }
   // transformers 5 accepts only an integer here.

@@ -3,10 +3,13 @@
 #include "describe/moe.h"
 
 #include "base/text.h"
+#include "describe/family.h"
+#include "describe/model_keys.h"
 
 const char *ot_moe_experts_key(ot_family family) {
-  if (family == OT_FAMILY_MIXTRAL || family == OT_FAMILY_GPT_OSS) return "num_local_experts";
-  return family == OT_FAMILY_DEEPSEEK_V3 ? "n_routed_experts" : "num_experts";
+  const ot_key *const key =
+      ot_schema_find(&ot_model_schema, ot_family_variant(family), "num_experts");
+  return key ? key->name : "num_experts";
 }
 
 static ot_status check_range(const char *key, int64_t value, int64_t minimum, int64_t maximum) {

@@ -4,6 +4,9 @@
 
 #include <stddef.h>
 
+#include "describe/family.h"
+#include "describe/model_keys.h"
+
 const char *const ot_parametrization_names[] = {[OT_PARAMETRIZATION_STANDARD] = "standard",
                                                 [OT_PARAMETRIZATION_MUP] = "mup",
                                                 [OT_PARAMETRIZATIONS] = NULL};
@@ -33,7 +36,8 @@ ot_status ot_parametrization_check(const ot_parametrization *p, const ot_model *
            "parametrization.base_layers=%lld: no rule for another depth is known with "
            "attention_residuals (try base_layers=null)",
            (long long)p->base_layers);
-  const bool scalar = model->family == OT_FAMILY_GEMMA2 || model->family == OT_FAMILY_GEMMA3;
+  const bool scalar = ot_schema_find(&ot_model_schema, ot_family_variant(model->family),
+                                     "query_pre_attn_scalar") != NULL;
   const bool other_head = p->base_head_dim > 0 && p->base_head_dim != model->head_dim;
   OT_CHECK(!other_head || !scalar, OT_USAGE,
            "parametrization.base_head_dim=%lld: %s sets its attention scale by "

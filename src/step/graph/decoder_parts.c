@@ -32,7 +32,7 @@ static int parameter(ot_builder *b, ot_role role, const char *name, const char *
 static double initial_std(const ot_builder *b, ot_role role) {
   const ot_model *const model = ot_model_of(b);
   const bool onto_residual = role == OT_ROLE_ATTENTION_OUTPUT || role == OT_ROLE_DOWN;
-  const bool scaled = model->family == OT_FAMILY_GPT2 && onto_residual;
+  const bool scaled = ot_family_row_of(model->family)->scaled_residuals && onto_residual;
   const double layers = (double)ot_parametrization_layers(&b->graph->request);
   return model->initializer_range / (scaled ? ot_sqrt(2 * layers) : 1);
 }

@@ -1,79 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table of module names per naming scheme. A fused parameter (q|k|v, gate|up) has one part per
-// matrix, whether HF stores these separately (llama) or as one tensor (gpt2, phi3).
+// Module names by role. A fused parameter (q|k|v, gate|up) has one part per matrix, whether HF
+// stores these separately (llama) or as one tensor (gpt2, phi3).
 #include "graph/hf_names.h"
 
 #include "base/text.h"
 
-// Module names; %d is the layer. Comma-separated names are the parts of a fused parameter.
-static const char *const llama_names[OT_ROLES] = {
-    [OT_ROLE_EMBEDDING] = "model.embed_tokens",
-    [OT_ROLE_ATTENTION_NORM] = "input_layernorm",
-    [OT_ROLE_Q_NORM] = "self_attn.q_norm",
-    [OT_ROLE_K_NORM] = "self_attn.k_norm",
-    [OT_ROLE_Q_ROW_NORM] = "self_attn.q_norm",
-    [OT_ROLE_K_ROW_NORM] = "self_attn.k_norm",
-    [OT_ROLE_SINKS] = "self_attn",  // .sinks
-    [OT_ROLE_Q_DOWN] = "self_attn.q_a_proj",
-    [OT_ROLE_Q_UP] = "self_attn.q_b_proj",
-    [OT_ROLE_KV_DOWN] = "self_attn.kv_a_proj_with_mqa",
-    [OT_ROLE_KV_UP] = "self_attn.kv_b_proj",
-    [OT_ROLE_Q_LATENT_NORM] = "self_attn.q_a_layernorm",
-    [OT_ROLE_KV_LATENT_NORM] = "self_attn.kv_a_layernorm",
-    [OT_ROLE_ATTENTION_OUTPUT] = "self_attn.o_proj",
-    [OT_ROLE_ATTENTION_POST_NORM] = "post_attention_layernorm",
-    [OT_ROLE_MLP_NORM] = "post_attention_layernorm",
-    [OT_ROLE_DOWN] = "mlp.down_proj",
-    [OT_ROLE_MLP_POST_NORM] = "post_feedforward_layernorm",
-    [OT_ROLE_ROUTER] = "mlp.gate",
-    [OT_ROLE_SHARED_DOWN] = "mlp.shared_experts.down_proj",
-    [OT_ROLE_SHARED_GATE] = "mlp.shared_expert_gate",
-    [OT_ROLE_ATTENTION_QUERY] = "attention_residual",  // these three are ours: HF has none
-    [OT_ROLE_MLP_QUERY] = "mlp_residual",
-    [OT_ROLE_FINAL_QUERY] = "model.residual",
-    [OT_ROLE_FINAL_NORM] = "model.norm",
-    [OT_ROLE_HEAD] = "lm_head",
+// Llama's names, and those of other families for what llama does not have.
+static const ot_role_names usual_names[OT_ROLES] = {
+    [OT_ROLE_EMBEDDING] = {{"model.embed_tokens"}},
+    [OT_ROLE_ATTENTION_NORM] = {{"input_layernorm"}},
+    [OT_ROLE_QKV] = {{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}},
+    [OT_ROLE_Q_NORM] = {{"self_attn.q_norm"}},
+    [OT_ROLE_K_NORM] = {{"self_attn.k_norm"}},
+    [OT_ROLE_Q_ROW_NORM] = {{"self_attn.q_norm"}},
+    [OT_ROLE_K_ROW_NORM] = {{"self_attn.k_norm"}},
+    [OT_ROLE_SINKS] = {{"self_attn"}},  // .sinks
+    [OT_ROLE_Q_DOWN] = {{"self_attn.q_a_proj"}},
+    [OT_ROLE_Q_UP] = {{"self_attn.q_b_proj"}},
+    [OT_ROLE_KV_DOWN] = {{"self_attn.kv_a_proj_with_mqa"}},
+    [OT_ROLE_KV_UP] = {{"self_attn.kv_b_proj"}},
+    [OT_ROLE_Q_LATENT_NORM] = {{"self_attn.q_a_layernorm"}},
+    [OT_ROLE_KV_LATENT_NORM] = {{"self_attn.kv_a_layernorm"}},
+    [OT_ROLE_ATTENTION_OUTPUT] = {{"self_attn.o_proj"}},
+    [OT_ROLE_ATTENTION_POST_NORM] = {{"post_attention_layernorm"}},
+    [OT_ROLE_MLP_NORM] = {{"post_attention_layernorm"}},
+    [OT_ROLE_GATE_UP] = {{"mlp.gate_proj", "mlp.up_proj"}},
+    [OT_ROLE_DOWN] = {{"mlp.down_proj"}},
+    [OT_ROLE_MLP_POST_NORM] = {{"post_feedforward_layernorm"}},
+    [OT_ROLE_ROUTER] = {{"mlp.gate"}},
+    [OT_ROLE_EXPERT_GATE_UP] = {{"mlp.experts.#.gate_proj", "mlp.experts.#.up_proj"}},
+    [OT_ROLE_EXPERT_DOWN] = {{"mlp.experts.#.down_proj"}},
+    [OT_ROLE_SHARED_GATE_UP] = {{"mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj"}},
+    [OT_ROLE_SHARED_DOWN] = {{"mlp.shared_experts.down_proj"}},
+    [OT_ROLE_SHARED_GATE] = {{"mlp.shared_expert_gate"}},
+    [OT_ROLE_ATTENTION_QUERY] = {{"attention_residual"}},  // these three are ours: HF has none
+    [OT_ROLE_MLP_QUERY] = {{"mlp_residual"}},
+    [OT_ROLE_FINAL_QUERY] = {{"model.residual"}},
+    [OT_ROLE_FINAL_NORM] = {{"model.norm"}},
+    [OT_ROLE_HEAD] = {{"lm_head"}},
 };
 
-static const char *const gpt2_names[OT_ROLES] = {
-    [OT_ROLE_EMBEDDING] = "transformer.wte",
-    [OT_ROLE_POSITIONS] = "transformer.wpe",
-    [OT_ROLE_ATTENTION_NORM] = "ln_1",
-    [OT_ROLE_QKV] = "attn.c_attn",
-    [OT_ROLE_ATTENTION_OUTPUT] = "attn.c_proj",
-    [OT_ROLE_MLP_NORM] = "ln_2",
-    [OT_ROLE_GATE_UP] = "mlp.c_fc",
-    [OT_ROLE_DOWN] = "mlp.c_proj",
-    [OT_ROLE_ATTENTION_QUERY] = "attention_residual",  // these three are ours: HF has none
-    [OT_ROLE_MLP_QUERY] = "mlp_residual",
-    [OT_ROLE_FINAL_QUERY] = "transformer.residual",
-    [OT_ROLE_FINAL_NORM] = "transformer.ln_f",
-    [OT_ROLE_HEAD] = "lm_head",
-};
-
-static bool is_linear(ot_role role) {
-  return role == OT_ROLE_QKV || role == OT_ROLE_ATTENTION_OUTPUT || role == OT_ROLE_GATE_UP ||
-         role == OT_ROLE_DOWN;
+static const ot_role_names *names_of(const ot_model *model, ot_role role) {
+  const ot_role_names *const own = ot_family_row_of(model->family)->names;
+  return own && own[role].part[0] ? &own[role] : &usual_names[role];
 }
 
-// Null for the parts of a parameter that HF stores separately.
+static const char *part_name(const ot_model *model, ot_role role, int part) {
+  const ot_role_names *const names = names_of(model, role);
+  return names->part[part] ? names->part[part] : names->part[0];
+}
+
 static const char *module_name(const ot_model *model, ot_role role) {
-  if (model->family == OT_FAMILY_GPT2) return gpt2_names[role];
-  if (model->family == OT_FAMILY_PHI3 && role == OT_ROLE_QKV) return "self_attn.qkv_proj";
-  if (model->family == OT_FAMILY_PHI3 && role == OT_ROLE_GATE_UP) return "mlp.gate_up_proj";
-  if (model->family == OT_FAMILY_MIXTRAL && role == OT_ROLE_ROUTER) {
-    return "block_sparse_moe.gate";
-  }
-  if (model->family == OT_FAMILY_QWEN2_MOE && role == OT_ROLE_SHARED_DOWN) {
-    return "mlp.shared_expert.down_proj";
-  }
-  if (model->family == OT_FAMILY_GPT_OSS && role == OT_ROLE_ROUTER) return "mlp.router";
   if (role == OT_ROLE_Q_UP && model->mla.q_rank == 0) return "self_attn.q_proj";
-  // gemma3 also has a norm after the MLP and names the one before it differently.
+  // These models also have a norm after the MLP and name the one before it differently.
   if (role == OT_ROLE_MLP_NORM && model->norm_placement == OT_NORM_SANDWICH) {
     return "pre_feedforward_layernorm";
   }
-  return llama_names[role];
+  return part_name(model, role, 0);
 }
 
 // Matrices inside a stacked tensor have no suffix.
@@ -82,9 +65,8 @@ static const char *full_name(const ot_hf_request *request, const char *module, o
                                ? module
                                : ot_arena_format(arena, "%s.%s", module, request->suffix);
   if (request->layer < 0) return name;
-  const bool gpt2 = request->model->family == OT_FAMILY_GPT2;
-  const char *const prefix = gpt2 ? "transformer.h" : "model.layers";
-  return ot_arena_format(arena, "%s.%d.%s", prefix, request->layer, name);
+  const char *const layers = ot_family_row_of(request->model->family)->layers;
+  return ot_arena_format(arena, "%s.%d.%s", layers ? layers : "model.layers", request->layer, name);
 }
 
 ot_shard_axis ot_role_shard_axis(ot_role role, bool vector) {
@@ -156,20 +138,19 @@ static int most_slices(const ot_hf_request *request) {
 static int slices_of_qkv(const ot_hf_request *request, slice *slices) {
   const ot_model *const model = request->model;
   const ot_local_shape *const share = request->share;
-  const char *const fused = module_name(model, OT_ROLE_QKV);
   const int64_t D = model->head_dim;
-  slices[0] = (slice){.module = fused ? fused : "self_attn.q_proj",
+  slices[0] = (slice){.module = part_name(model, OT_ROLE_QKV, 0),
                       .rows = share->heads * D,
                       .first = share->first_head * D,
                       .whole = model->num_heads * D,
                       .copies = 1};
-  slices[1] = (slice){.module = fused ? fused : "self_attn.k_proj",
+  slices[1] = (slice){.module = part_name(model, OT_ROLE_QKV, 1),
                       .rows = share->kv_heads * D,
                       .first = share->first_kv_head * D,
                       .whole = model->num_kv_heads * D,
                       .copies = share->kv_copies};
   slices[2] = slices[1];
-  if (!fused) slices[2].module = "self_attn.v_proj";
+  slices[2].module = part_name(model, OT_ROLE_QKV, 2);
   return 3;
 }
 
@@ -192,62 +173,56 @@ static slice slice_of_columns(const ot_hf_request *request, const char *module) 
 }
 
 static int slices_of_up(const ot_hf_request *request, slice *slices) {
-  const bool gated = request->model->gated_mlp;
-  const char *const fused = module_name(request->model, OT_ROLE_GATE_UP);
-  if (gated) slices[0] = slice_of_columns(request, fused ? fused : "mlp.gate_proj");
-  slices[gated ? 1 : 0] = slice_of_columns(request, fused ? fused : "mlp.up_proj");
-  return gated ? 2 : 1;
+  const ot_model *const model = request->model;
+  const int count = model->gated_mlp ? 2 : 1;
+  for (int i = 0; i < count; i++) {
+    slices[i] = slice_of_columns(request, part_name(model, OT_ROLE_GATE_UP, 2 - count + i));
+  }
+  return count;
 }
 
 static int slices_of_shared_up(const ot_hf_request *request, slice *slices) {
   const ot_local_shape *const share = request->share;
-  const bool one = request->model->family == OT_FAMILY_QWEN2_MOE;
-  slices[0] =
-      (slice){.module = one ? "mlp.shared_expert.gate_proj" : "mlp.shared_experts.gate_proj",
-              .rows = share->shared_columns,
-              .first = share->first_shared_column,
-              .whole = request->model->moe.shared_size,
-              .copies = 1};
-  slices[1] = slices[0];
-  slices[1].module = one ? "mlp.shared_expert.up_proj" : "mlp.shared_experts.up_proj";
+  for (int i = 0; i < 2; i++) {
+    slices[i] = (slice){.module = part_name(request->model, OT_ROLE_SHARED_GATE_UP, i),
+                        .rows = share->shared_columns,
+                        .first = share->first_shared_column,
+                        .whole = request->model->moe.shared_size,
+                        .copies = 1};
+  }
   return 2;
 }
 
-// "mlp.experts.3.up_proj"; mixtral calls gate, up and down w1, w3 and w2, and gpt_oss stores all
-// experts in one tensor, gate and up together.
-static const char *expert_module(const ot_hf_request *request, int expert, int matrix,
+// "mlp.experts.3.up_proj" of "mlp.experts.#.up_proj"; of a bias, "mlp.experts.up_proj_bias[3]" of
+// "mlp.experts.up_proj[#]".
+static const char *expert_module(const ot_hf_request *request, int expert, int part,
                                  ot_arena *arena) {
-  const ot_model *const model = request->model;
-  static const char *const names[] = {"gate_proj", "up_proj", "down_proj"};
-  static const char *const mixtral_names[] = {"w1", "w3", "w2"};
-  const bool mixtral = model->family == OT_FAMILY_MIXTRAL;
-  if (model->family == OT_FAMILY_GPT_OSS) {
-    const bool bias = ot_text_equal(request->suffix, "bias");
-    return ot_arena_format(arena, "mlp.experts.%s%s[%d]",
-                           matrix == 2 ? "down_proj" : "gate_up_proj", bias ? "_bias" : "", expert);
-  }
-  return ot_arena_format(arena, "%s.experts.%d.%s", mixtral ? "block_sparse_moe" : "mlp", expert,
-                         mixtral ? mixtral_names[matrix] : names[matrix]);
+  const char *const name = part_name(request->model, request->role, part);
+  const bool stacked = ot_text_ends_with(name, "]");
+  const bool bias = stacked && ot_text_equal(request->suffix, "bias");
+  const char *const number = ot_text_find(name, "#");
+  const int64_t before = number - name - stacked;
+  return ot_arena_format(arena, "%.*s%s%s%d%s", (int)before, name, bias ? "_bias" : "",
+                         stacked ? "[" : "", expert, number + 1);
 }
 
-// The experts of this rank, matrices [first, first + count) of each.
-static int slices_of_experts(const ot_hf_request *request, int first, int count, slice *slices,
+// The experts of this rank, `count` matrices of each.
+static int slices_of_experts(const ot_hf_request *request, int count, slice *slices,
                              ot_arena *arena) {
   const ot_model *const model = request->model;
   const ot_local_shape *const share = request->share;
-  const bool down = first == 2;
+  const bool down = request->role == OT_ROLE_EXPERT_DOWN;
   const bool all = !share->expert_view || (down && ot_text_equal(request->suffix, "bias"));
   const int experts = (int)(all ? model->moe.num_experts : share->experts);
   const int begin = all ? 0 : (int)share->first_expert;
   const bool cut = share->expert_view && !down;
   const int64_t whole = down ? model->hidden_size : model->moe.expert_size;
   for (int i = 0; i < experts * count; i++) {
-    slices[i] =
-        (slice){.module = expert_module(request, begin + i / count, first + i % count, arena),
-                .rows = cut ? share->expert_columns : whole,
-                .first = cut ? share->first_expert_column : 0,
-                .whole = whole,
-                .copies = 1};
+    slices[i] = (slice){.module = expert_module(request, begin + i / count, i % count, arena),
+                        .rows = cut ? share->expert_columns : whole,
+                        .first = cut ? share->first_expert_column : 0,
+                        .whole = whole,
+                        .copies = 1};
   }
   return experts * count;
 }
@@ -258,8 +233,8 @@ static int slices_of(const ot_hf_request *request, int64_t rows, slice *slices, 
   if (role == OT_ROLE_QKV) return slices_of_qkv(request, slices);
   if (role == OT_ROLE_GATE_UP) return slices_of_up(request, slices);
   if (role == OT_ROLE_SHARED_GATE_UP) return slices_of_shared_up(request, slices);
-  if (role == OT_ROLE_EXPERT_GATE_UP) return slices_of_experts(request, 0, 2, slices, arena);
-  if (role == OT_ROLE_EXPERT_DOWN) return slices_of_experts(request, 2, 1, slices, arena);
+  if (role == OT_ROLE_EXPERT_GATE_UP) return slices_of_experts(request, 2, slices, arena);
+  if (role == OT_ROLE_EXPERT_DOWN) return slices_of_experts(request, 1, slices, arena);
   if (role == OT_ROLE_Q_ROW_NORM || role == OT_ROLE_K_ROW_NORM) {
     slices[0] = slice_of_row_norm(request);
     return 1;
@@ -337,11 +312,7 @@ static int64_t rows_of_name(const slice *slices, int count, int i, int end) {
 void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *parameter) {
   slice *const slices = ot_arena_array(arena, most_slices(request), sizeof *slices);
   const int count = slices_of(request, parameter->rows, slices, arena);
-  const ot_family family = request->model->family;
-  const bool up = request->role == OT_ROLE_EXPERT_GATE_UP;
-  const bool experts = up || request->role == OT_ROLE_EXPERT_DOWN;
-  const bool conv1d = (family == OT_FAMILY_GPT2 && is_linear(request->role)) ||
-                      (family == OT_FAMILY_GPT_OSS && experts);
+  const ot_role_names *const names = names_of(request->model, request->role);
   int64_t row = 0;
   parameter->num_parts = count;
   parameter->parts = ot_arena_array(arena, count, sizeof *parameter->parts);
@@ -353,8 +324,8 @@ void ot_hf_parts(const ot_hf_request *request, ot_arena *arena, ot_parameter *pa
         .rows = slices[i].rows,
         .hf_first = rows_of_name(slices, count, i, i) + slices[i].first,
         .hf_rows = rows_of_name(slices, count, i, count),
-        .transposed = conv1d && parameter->rank == 2,
-        .interleaved = family == OT_FAMILY_GPT_OSS && up,
+        .transposed = names->transposed && parameter->rank == 2,
+        .interleaved = names->interleaved,
     };
     set_columns(request, parameter, part);
     set_sum(request, parameter->rank == 1, slices[i].copies, part);

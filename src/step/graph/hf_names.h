@@ -3,46 +3,9 @@
 #pragma once
 
 #include "base/arena.h"
-#include "describe/model.h"
+#include "describe/family.h"
 #include "graph/local_shape.h"
 #include "graph/parameter.h"
-
-// The role of a parameter in its block.
-typedef enum ot_role {
-  OT_ROLE_EMBEDDING,
-  OT_ROLE_POSITIONS,
-  OT_ROLE_ATTENTION_NORM,  // before attention
-  OT_ROLE_QKV,
-  OT_ROLE_Q_NORM,  // per head
-  OT_ROLE_K_NORM,
-  OT_ROLE_Q_ROW_NORM,  // over whole rows
-  OT_ROLE_K_ROW_NORM,
-  OT_ROLE_SINKS,
-  OT_ROLE_Q_DOWN,   // latent attention: to q_rank
-  OT_ROLE_Q_UP,     // from q_rank, or from the residual stream, to heads
-  OT_ROLE_KV_DOWN,  // to kv_rank and the rotary part
-  OT_ROLE_KV_UP,    // from kv_rank to keys and values of heads
-  OT_ROLE_Q_LATENT_NORM,
-  OT_ROLE_KV_LATENT_NORM,
-  OT_ROLE_ATTENTION_OUTPUT,
-  OT_ROLE_ATTENTION_POST_NORM,  // after attention, before the residual sum
-  OT_ROLE_MLP_NORM,
-  OT_ROLE_GATE_UP,  // gate | up, or up alone
-  OT_ROLE_DOWN,
-  OT_ROLE_MLP_POST_NORM,
-  OT_ROLE_ROUTER,
-  OT_ROLE_EXPERT_GATE_UP,  // gate | up of every routed expert
-  OT_ROLE_EXPERT_DOWN,     // of every routed expert
-  OT_ROLE_SHARED_GATE_UP,
-  OT_ROLE_SHARED_DOWN,
-  OT_ROLE_SHARED_GATE,      // gate of the shared experts' output
-  OT_ROLE_ATTENTION_QUERY,  // query of the mix of block outputs that attention reads
-  OT_ROLE_MLP_QUERY,
-  OT_ROLE_FINAL_QUERY,
-  OT_ROLE_FINAL_NORM,
-  OT_ROLE_HEAD,
-  OT_ROLES,
-} ot_role;
 
 // How a parameter is sharded over tp.
 typedef enum ot_shard_axis {
