@@ -27,7 +27,8 @@ FAMILIES = {"gpt2": "gpt2", "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"
             "mistral": "mistral", "ministral": "ministral", "gemma2": "gemma2",
             "gemma3_text": "gemma3", "mixtral": "mixtral", "qwen3_moe": "qwen3_moe", "olmoe": "olmoe",
             "deepseek_v3": "deepseek_v3", "smollm3": "smollm3", "phi3": "phi3",
-            "qwen2_moe": "qwen2_moe", "olmo3": "olmo3", "gpt_oss": "gpt_oss"}
+            "qwen2_moe": "qwen2_moe", "olmo3": "olmo3", "gpt_oss": "gpt_oss", "glm4_moe": "glm4_moe",
+            "kimi_k2": "deepseek_v3"}
 SHARED = ("configuration_utils.py", "modeling_rope_utils.py", "masking_utils.py")
 # Shared code reads these for every model, but they matter only if the model's own code uses them:
 # windows, rotary parameters, and the names of layer types in which they are nested.

@@ -27,6 +27,8 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
           "original_max_position_embeddings": 8192}
 YARN = {"type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0,
         "mscale_all_dim": 0.7, "original_max_position_embeddings": 64}
+# Families that transformers has under another name only.
+CLASS_OF = {"kimi_k2": "deepseek_v3"}
 SMALL = {"num_hidden_layers": 7, "hidden_size": 60, "num_attention_heads": 6,
          "num_key_value_heads": 2, "intermediate_size": 88, "vocab_size": 301}
 CASES = [{"model_type": t} for t in
@@ -90,6 +92,11 @@ CASES += [
     {"model_type": "gpt_oss", **SMALL, "rope_parameters": {"rope_type": "default",
                                                            "rope_theta": 5e5}},
     {"model_type": "olmoe", **SMALL, "num_experts": 10, "num_experts_per_tok": 3},
+    {"model_type": "glm4_moe", "head_dim": 128},  # the default is no integer
+    {"model_type": "glm4_moe", **SMALL, "head_dim": 20, "use_qk_norm": True, "attention_bias": True,
+     "n_group": 2, "partial_rotary_factor": 0.3, "rope_theta": 5e5, "n_shared_experts": 2},
+    {"model_type": "glm4_moe", **SMALL, "head_dim": 20, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 0.7}},
     {"model_type": "deepseek_v3", **{**SMALL, "num_key_value_heads": 6}, "n_routed_experts": 8,
      "n_group": 2, "topk_group": 1, "num_experts_per_tok": 3, "q_lora_rank": None,
      "max_position_embeddings": 256, "rope_scaling": YARN},
@@ -105,7 +112,7 @@ KEYS = ["vocab_size", "hidden_size", "intermediate_size", "n_inner", "num_hidden
         "router_aux_loss_coef", "n_shared_experts", "qkv_bias", "shared_expert_intermediate_size",
          "first_k_dense_replace", "routed_scaling_factor", "swiglu_alpha", "swiglu_limit",
         "n_group", "topk_group", "kv_lora_rank", "q_lora_rank", "qk_nope_head_dim",
-        "qk_rope_head_dim", "v_head_dim", "rope_interleave"]
+        "qk_rope_head_dim", "v_head_dim", "rope_interleave", "use_qk_norm"]
 ACTIVATIONS = {"gelu_new": "gelu_pytorch_tanh", "swish": "silu"}
 
 
@@ -158,13 +165,19 @@ def through_orthant(path):
     return json.loads(done.stdout)
 
 
+def of_transformers(config):
+    """A configuration under the name that transformers has for its family."""
+    return {**config, "model_type": CLASS_OF.get(config["model_type"], config["model_type"])}
+
+
 def load(directory, config):
-    (directory / "config.json").write_text(json.dumps(config))
+    (directory / "config.json").write_text(json.dumps(of_transformers(config)))
     return AutoConfig.from_pretrained(directory)
 
 
 def compare(name, config, directory):
     theirs = load(directory, config)
+    (directory / "config.json").write_text(json.dumps(config))
     ours = load(directory, through_orthant(directory / "config.json")["config"])
     a, b = effective(theirs), effective(ours)
     wrong = [f"{key}: transformers {a[key]!r}, orthant {b[key]!r}" for key in a if a[key] != b.get(key)]
@@ -177,8 +190,9 @@ def compare(name, config, directory):
 
 
 def count(path):
+    config = of_transformers(json.loads(path.read_text()))
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**json.loads(path.read_text())))
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
     theirs = sum(p.numel() for p in model.parameters())
     ours = through_orthant(path)["parameters"]
     print(("ok    " if ours == theirs else "wrong ") + f"{path.stem}: {theirs} {ours}")

@@ -19,6 +19,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 TABLE = pathlib.Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "hub_models.json"
+# Families that transformers has under another name only.
+CLASS_OF = {"kimi_k2": "deepseek_v3"}
 ABOUT_THE_FILE = ("transformers_version", "_name_or_path", "_commit_hash")
 
 
@@ -28,9 +30,13 @@ def model_type(config):
     return {"GPT2LMHeadModel": "gpt2", "LlamaForCausalLM": "llama"}[config["architectures"][0]]
 
 
+def class_of(config):
+    return CLASS_OF.get(model_type(config), model_type(config))
+
+
 def settings(config):
     """The keys of a file without those that repeat the defaults of its family."""
-    usual = CONFIG_MAPPING[model_type(config)]().to_dict()
+    usual = CONFIG_MAPPING[class_of(config)]().to_dict()
     missing = object()
     kept = {key: value for key, value in config.items()
             if key == "model_type" or (usual.get(key, missing) != value and key not in ABOUT_THE_FILE)}
@@ -42,7 +48,7 @@ def count(config):
     plain = {key: value for key, value in config.items()
              if key not in ("quantization_config", "auto_map", "model_type")}
     with torch.device("meta"):
-        built = AutoConfig.for_model(model_type(config), **plain)
+        built = AutoConfig.for_model(class_of(config), **plain)
         model = AutoModelForCausalLM.from_config(built)
     total = active = 0
     for name, parameter in model.named_parameters():

@@ -42,7 +42,7 @@ FIXTURES = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "pari
 # function), the call, the value that they round.
 CASTS_REMOVED = [
     (r"modeling_(llama|qwen2|qwen3|olmo2|mistral|mixtral|qwen3_moe|olmoe|deepseek_v3|"
-     r"smollm3|phi3|qwen2_moe|olmo3|gpt_oss)\.py \w+RMSNorm\.forward", "to",
+     r"smollm3|phi3|qwen2_moe|olmo3|gpt_oss|glm4_moe)\.py \w+RMSNorm\.forward", "to",
      "RMSNorm: the rows, before their mean square"),
     (r"modeling_gemma(2|3)\.py Gemma(2|3)RMSNorm\.forward", "float",
      "RMSNorm of Gemma: the rows and the weight"),
@@ -60,13 +60,17 @@ CASTS_REMOVED = [
      "attention: softmax and its result (all families but GPT-2, which has no such cast)"),
     (r"modeling_(qwen2_moe|qwen3_moe|olmoe)\.py \w+TopKRouter\.forward", "softmax",
      "router: the probabilities"),
-    (r"modeling_deepseek_v3\.py DeepseekV3TopkRouter\.forward", "type",
-     "router of DeepSeek-V3: the rows and the weight"),
+    (r"modeling_(deepseek_v3|glm4_moe)\.py \w+TopkRouter\.forward", "type",
+     "router of DeepSeek-V3 and GLM-4.5: the rows and the weight"),
+    (r"modeling_glm4_moe\.py \w+TopkRouter\.__init__", "zeros",
+     "router of GLM-4.5: the bias by which experts are chosen"),
     (r"modeling_mixtral\.py MixtralTopKRouter\.forward", "float",
      "router of Mixtral: the logits"),
     (r"loss_utils\.py ForCausalLMLoss", "float",
      "loss: the logits"),
 ]
+# Families that transformers has under another name only; config.json then gets their own.
+CLASS_OF = {"kimi_k2": "deepseek_v3"}
 # Made in the default type, which is float64 in those runs: Gemma's embedding scale.
 
 B, MASKED = 2, -1
@@ -120,6 +124,11 @@ def cases():
                     kv_lora_rank=9, qk_rope_head_dim=4, qk_nope_head_dim=5, v_head_dim=6,
                     rope_parameters=rope(1e4))
     latent = dict(deepseek, vocab_size=31, num_hidden_layers=1)
+    glm4_moe = dict(small, model_type="glm4_moe", num_attention_heads=6, num_key_value_heads=2,
+                    head_dim=8, attention_bias=True, use_qk_norm=True, n_routed_experts=8,
+                    n_group=2, topk_group=1, num_experts_per_tok=3, n_shared_experts=2,
+                    moe_intermediate_size=10, first_k_dense_replace=1, routed_scaling_factor=2.5,
+                    rope_parameters=rope(1e4, partial_rotary_factor=0.5))
     documents = [[5, 1, 9, 4], [11, 8]]
     return {
         "gpt2": (gpt2, 19, None, True),
@@ -198,7 +207,23 @@ def cases():
         "deepseek-v3-epsilon": (dict(latent, rms_norm_eps=1e-5), 19, None, False),
         "deepseek-v3-large-epsilon": (dict(latent, rms_norm_eps=1e-3, q_lora_rank=None),
                                       19, None, False),
+        # As published, yarn has no frequencies between those that stay and those that are stretched.
+        "kimi-k2": (dict(
+            deepseek, model_type="kimi_k2", n_group=1, topk_group=1, routed_scaling_factor=2.827,
+            rope_parameters=rope(5e4, "yarn", factor=4.0, beta_fast=1.0, beta_slow=1.0, mscale=1.0,
+                                 mscale_all_dim=1.0, original_max_position_embeddings=16)),
+                    19, documents, False),
+        "glm4-moe": (glm4_moe, 19, documents, False),
+        # As GLM-4.5-Air: no norms, so that rotation is an op of its own.
+        "glm4-moe-plain": (dict(glm4_moe, use_qk_norm=False, n_group=1, routed_scaling_factor=1.0,
+                              rope_parameters=rope(1e4, partial_rotary_factor=0.25)),
+                         19, None, False),
     }
+
+
+def class_of(family):
+    """The model_type of the class that transformers has for a family."""
+    return CLASS_OF.get(family, family)
 
 
 def v4_config(saved):
@@ -222,6 +247,8 @@ def v4_config(saved):
             scaling["type"] = scaling.pop("rope_type")
         default = scaling == dict(rope_type="default")
         old.update(rope_theta=rope["rope_theta"], rope_scaling=None if default else scaling)
+        if rope.get("partial_rotary_factor", 1.0) != 1.0:
+            old.update(partial_rotary_factor=rope["partial_rotary_factor"])
     if family in ("qwen2", "gemma2", "gemma3_text"):  # it follows from other keys
         absent.append("layer_types")
     if family in ("gpt2", "gemma2", "gemma3_text") and old["tie_word_embeddings"]:  # their default
@@ -649,7 +676,7 @@ def documents_alone_check(model, batch):
 def same_model(folder, config_file, model, batch):
     """The float64 logits of the model that transformers reads from these files."""
     saved = json.loads((folder / config_file).read_text())
-    config = AutoConfig.for_model(saved.pop("model_type"), **saved)
+    config = AutoConfig.for_model(class_of(saved.pop("model_type")), **saved)
     with precision(torch.float64):
         read = build(config)
     copy_weights(read, load_file(folder / "model.safetensors"))
@@ -672,7 +699,8 @@ def make_case(name, case, check):
     settings, T, documents, with_optimizer = case
     folder = FIXTURES / name
     folder.mkdir(parents=True, exist_ok=True)
-    config = AutoConfig.for_model(**settings)
+    family = settings["model_type"]
+    config = AutoConfig.for_model(**dict(settings, model_type=class_of(family)))
     batch = make_batch(name, config.vocab_size, T, documents)
 
     model = build(config)
@@ -702,7 +730,9 @@ def make_case(name, case, check):
 
     config_file = "config.json"
     if not check:
-        saved = json.loads((folder / config_file).read_text())
+        saved = dict(json.loads((folder / config_file).read_text()), model_type=family)
+        if class_of(family) != family:
+            (folder / config_file).write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n")
         text = json.dumps(v4_config(saved), indent=2, sort_keys=True) + "\n"
         (folder / "config_v4.json").write_text(text)
     for config_file in ("config.json", "config_v4.json"):

@@ -21,9 +21,10 @@
 #include "support/tensor_data.h"
 
 static const char *const cases[] = {
-    "gpt2",        "gpt2-untied", "llama",  "llama-tied-bias", "llama3.1", "qwen2-sliding", "qwen3",
-    "olmo2",       "mistral",     "gemma2", "gemma3",          "mixtral",  "qwen3-moe",     "olmoe",
-    "deepseek-v3", "smollm3",     "phi3",   "qwen2-moe",       "olmo3",    "gpt-oss"};
+    "gpt2",      "gpt2-untied", "llama",       "llama-tied-bias", "llama3.1", "qwen2-sliding",
+    "qwen3",     "olmo2",       "mistral",     "gemma2",          "gemma3",   "mixtral",
+    "qwen3-moe", "olmoe",       "deepseek-v3", "smollm3",         "phi3",     "qwen2-moe",
+    "olmo3",     "gpt-oss",     "kimi-k2",     "glm4-moe"};
 
 typedef struct fixture {
   char directory[SCRATCH_BYTES];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: backends=cpu
 // Keys of a single family: layers without rope, a gated shared expert, rotary parameters per layer
-// type, and rejected settings.
+// type, heads that rotate in part, and rejected settings.
+#include "describe/family.h"
 #include "support/model_keys_case.h"
 
 static void qwen2_moe_has_a_gated_shared_expert(void **state) {
@@ -89,12 +90,90 @@ static void rejects_unsupported_phi3_variants(void **state) {
   refuse("{\"model_type\": \"phi3\", \"embd_pdrop\": 0.1}", "embd_pdrop", "0");
 }
 
+static void kimi_k2_is_deepseek_v3_under_another_name(void **state) {
+  (void)state;
+  ot_model kimi = load_preset("kimi-k2");
+  assert_string_equal(kimi.model_type, "kimi_k2");
+  assert_string_equal(kimi.architecture, "DeepseekV3ForCausalLM");
+  assert_true(kimi.rope.type == OT_ROPE_YARN && kimi.rope.beta_fast == kimi.rope.beta_slow);
+  assert_true(!kimi.moe.layer[0] && kimi.moe.layer[1] && kimi.moe.scale == 2.827);
+  const ot_model plain = accept("{\"model_type\": \"kimi_k2\"}");
+  ot_model deepseek = accept("{\"model_type\": \"deepseek_v3\"}");
+  deepseek.model_type = plain.model_type;
+  assert_true(ot_model_hash(&plain) == ot_model_hash(&deepseek));
+  // Files that name only the class are DeepSeek's.
+  const ot_model unnamed = accept("{\"architectures\": [\"DeepseekV3ForCausalLM\"]}");
+  assert_string_equal(unnamed.model_type, "deepseek_v3");
+  refuse(
+      "{\"model_type\": \"kimi_k2\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4,"
+      " \"beta_fast\": 1, \"beta_slow\": 2}}",
+      "beta_slow=2", "at most beta_fast=1");
+}
+
+static void glm4_moe_rotates_a_part_of_each_head(void **state) {
+  (void)state;
+  const ot_model glm = load_preset("glm-4.5");
+  assert_int_equal(glm.head_dim, 128);
+  assert_int_equal(glm.rotary_dim, 64);
+  assert_true(glm.qkv_bias && !glm.output_bias && glm.qk_norm == OT_QK_NORM_HEAD);
+  assert_true(glm.moe.score == OT_MOE_SIGMOID && glm.moe.balance == OT_MOE_BALANCE_BIAS);
+  assert_true(!glm.moe.layer[2] && glm.moe.layer[3] && glm.moe.renormalise);
+  const ot_model air = accept("{\"model_type\": \"glm4_moe\", \"head_dim\": 128}");
+  assert_true(!air.qkv_bias && air.qk_norm == OT_QK_NORM_NONE && air.rotary_dim == 64);
+  assert_true(air.moe.num_groups == 1 && air.moe.scale == 1 && air.moe.num_experts == 128);
+  const ot_model quarter = accept(
+      "{\"model_type\": \"glm4_moe\", \"head_dim\": 128, \"rope_parameters\":"
+      " {\"rope_theta\": 1000, \"partial_rotary_factor\": 0.25}}");
+  assert_int_equal(quarter.rotary_dim, 32);
+  const ot_model whole =
+      accept("{\"model_type\": \"glm4_moe\", \"head_dim\": 128, \"partial_rotary_factor\": 1}");
+  assert_int_equal(whole.rotary_dim, 128);
+  refuse("{\"model_type\": \"glm4_moe\", \"head_dim\": 6, \"partial_rotary_factor\": 0.5}",
+         "partial_rotary_factor of head_dim=3", "odd");
+  refuse("{\"model_type\": \"glm4_moe\"}", "num_attention_heads=96 does not divide",
+         "head_dim is not given");
+  refuse("{\"model_type\": \"llama\", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}}",
+         "partial_rotary_factor=0.5 is not supported", "whole heads rotate");
+  refuse("{\"model_type\": \"qwen3\", \"use_qk_norm\": true}", "use_qk_norm", "another kind");
+}
+
+static bool is_listed(const char *const *names, int count, const char *name) {
+  for (int i = 0; i < count; i++) {
+    if (strcmp(names[i], name) == 0) return true;
+  }
+  return false;
+}
+
+// In what is written; a key of a family's own has its place there, too.
+static void every_family_has_each_key_once(void **state) {
+  (void)state;
+  enum { MOST_KEYS = 200 };
+  for (int i = 0; i < OT_FAMILY_COUNT; i++) {
+    const char *const family = ot_family_name((ot_family)i);
+    const int variant = ot_family_variant((ot_family)i);
+    const char *names[MOST_KEYS];
+    int count = 0;
+    const ot_key *key;
+    ot_key_walk walk = {0};
+    while (count < MOST_KEYS && (key = ot_schema_next(&ot_model_schema, variant, &walk)) != NULL) {
+      if (is_listed(names, count, key->name)) fail_msg("%s has two keys %s", family, key->name);
+      names[count++] = key->name;
+    }
+    for (int k = 0; (key = ot_family_added_key(variant, k)) != NULL; k++) {
+      if (!is_listed(names, count, key->name)) fail_msg("%s lacks %s", family, key->name);
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(qwen2_moe_has_a_gated_shared_expert),
       cmocka_unit_test(layers_without_rope_are_those_that_the_keys_say),
       cmocka_unit_test(olmo3_scales_the_layers_that_see_everything),
       cmocka_unit_test(rejects_unsupported_phi3_variants),
+      cmocka_unit_test(kimi_k2_is_deepseek_v3_under_another_name),
+      cmocka_unit_test(glm4_moe_rotates_a_part_of_each_head),
+      cmocka_unit_test(every_family_has_each_key_once),
   };
   return cmocka_run_group_tests(tests, begin, finish);
 }

@@ -305,12 +305,13 @@ static void shapes_must_fit_each_other(void **state) {
 static void presets_of_experts_have_the_published_number_of_active_parameters(void **state) {
   (void)state;
   // As counted on transformers' modules, k of E experts active; published as 12.9B, 39B, 3.3B, 22B,
-  // 1.3B and 37B.
+  // 1.3B, 37B, 2.7B, 14B, 32B and 32B (GLM-4.5 without its input embedding and its head).
   static const preset_size active[] = {
       {"mixtral-8x7b", 12879925248},     {"mixtral-8x22b", 39152031744},
       {"qwen3-30b-a3b", 3353032704},     {"qwen3-235b-a22b", 22190763520},
       {"olmoe-1b-7b", 1282017280},       {"deepseek-v3", 37552282624},
       {"qwen1.5-moe-a2.7b", 2689173504}, {"qwen2-57b-a14b", 14249270784},
+      {"kimi-k2", 32861477888},          {"glm-4.5", 33632251904},
   };
   for (int i = 0; i < OT_COUNT(active); i++) {
     const ot_model model = load_preset(active[i].name);

@@ -61,10 +61,11 @@ static void float32_agrees_with_pytorch_within_1e_5(void **state) {
 static void configurations_of_transformers_4_mean_the_same(void **state) {
   (void)state;
   const char *const cases[] = {
-      "gpt2",      "llama",       "llama3.1",         "llama-linear", "qwen3-sliding",
-      "mistral",   "gemma2",      "gemma3",           "mixtral",      "qwen3-moe",
-      "olmoe",     "deepseek-v3", "deepseek-v3-yarn", "smollm3",      "phi3",
-      "qwen2-moe", "olmo3",       "gpt-oss"};
+      "gpt2",          "llama",       "llama3.1",         "llama-linear", "qwen3-sliding",
+      "mistral",       "gemma2",      "gemma3",           "mixtral",      "qwen3-moe",
+      "olmoe",         "deepseek-v3", "deepseek-v3-yarn", "smollm3",      "phi3",
+      "qwen2-moe",     "olmo3",       "gpt-oss",          "kimi-k2",      "glm4-moe",
+      "glm4-moe-plain"};
   for (int i = 0; i < OT_COUNT(cases); i++) {
     parity_request request = plain(cases[i], OT_F64);
     request.config = "config_v4.json";

@@ -54,6 +54,9 @@ const char *const parity_cases[] = {
     "phi3",
     "qwen2-moe",
     "olmo3",
+    "kimi-k2",
+    "glm4-moe",
+    "glm4-moe-plain",
     NULL,
 };
 

@@ -63,8 +63,9 @@ typedef struct ot_key {
   const struct ot_schema *object;    // of OBJECT
   const char *null_text;  // meaning of an explicit null, as written in a file; null: not allowed
   const char *unit;       // "tokens", or null
-  int variants;           // which variants have this key, for ot_schema.has; 0 = all
-  const char *after;      // of keys that variants add: the table's key before it; null: the last
+  uint32_t variants;      // which variants have this key, for ot_schema.has; 0 = all
+  const char *after;      // of keys that variants add: the table's key before it, of a name that it
+                          // has once; null: the last
   const char *help;       // one line, no full stop
 } ot_key;
 

@@ -23,6 +23,8 @@ extern const ot_family_row ot_family_smollm3;
 extern const ot_family_row ot_family_phi3;
 extern const ot_family_row ot_family_qwen2_moe;
 extern const ot_family_row ot_family_olmo3;
+extern const ot_family_row ot_family_kimi_k2;
+extern const ot_family_row ot_family_glm4_moe;
 
 static const ot_family_row *const rows[] = {
     [OT_FAMILY_GPT2] = &ot_family_gpt2,
@@ -42,6 +44,8 @@ static const ot_family_row *const rows[] = {
     [OT_FAMILY_PHI3] = &ot_family_phi3,
     [OT_FAMILY_QWEN2_MOE] = &ot_family_qwen2_moe,
     [OT_FAMILY_OLMO3] = &ot_family_olmo3,
+    [OT_FAMILY_KIMI_K2] = &ot_family_kimi_k2,
+    [OT_FAMILY_GLM4_MOE] = &ot_family_glm4_moe,
 };
 static_assert(OT_COUNT(rows) == OT_FAMILY_COUNT, "one row for each family");
 

@@ -66,20 +66,24 @@ static ot_status check_heads(const ot_model *model) {
            "model: head_dim=%lld times num_attention_heads=%lld is out of range; allowed: up to %d",
            (long long)model->head_dim, (long long)model->num_heads, 1 << 22);
   // Without table and rotation, positions come from attention (ALiBi) or are absent.
-  const bool rotates = !model->learned_positions;
-  const int64_t rotated = model->mla.kv_rank > 0 ? model->mla.rope_dim : model->head_dim;
-  OT_CHECK(model->rotary_dim == 0 || (rotates && model->rotary_dim == rotated), OT_USAGE,
+  const bool rotates = !model->learned_positions, latent = model->mla.kv_rank > 0;
+  const int64_t rotated = latent ? model->mla.rope_dim : model->head_dim;
+  const bool part = !latent && model->rotary_dim > 0 && model->rotary_dim < rotated;
+  OT_CHECK(model->rotary_dim == 0 || (rotates && (part || model->rotary_dim == rotated)), OT_USAGE,
            "model: rotary_dim=%lld; a model with %s needs %lld", (long long)model->rotary_dim,
            rotates ? "rotary positions" : "a position table", (long long)(rotates ? rotated : 0));
   OT_CHECK(model->rotary_dim % 2 == 0, OT_USAGE,
            "model: %s=%lld is odd; rotary positions rotate pairs, so it must be even",
-           model->mla.kv_rank > 0 ? "qk_rope_head_dim" : "head_dim", (long long)rotated);
+           latent ? "qk_rope_head_dim"
+           : part ? "partial_rotary_factor of head_dim"
+                  : "head_dim",
+           (long long)model->rotary_dim);
   return OT_OK;
 }
 
 static ot_status check_yarn(const ot_rope *rope) {
-  OT_CHECK(rope->beta_slow > 0 && rope->beta_fast > rope->beta_slow, OT_USAGE,
-           "model: beta_slow=%.9g must be above 0 and below beta_fast=%.9g", rope->beta_slow,
+  OT_CHECK(rope->beta_slow > 0 && rope->beta_fast >= rope->beta_slow, OT_USAGE,
+           "model: beta_slow=%.9g must be above 0 and at most beta_fast=%.9g", rope->beta_slow,
            rope->beta_fast);
   OT_CHECK(rope->mscale >= 0 && rope->mscale_all >= 0, OT_USAGE,
            "model: mscale=%.9g and mscale_all_dim=%.9g; allowed: at least 0", rope->mscale,

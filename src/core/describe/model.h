@@ -32,6 +32,8 @@ typedef enum ot_family {
   OT_FAMILY_PHI3,
   OT_FAMILY_QWEN2_MOE,
   OT_FAMILY_OLMO3,
+  OT_FAMILY_KIMI_K2,
+  OT_FAMILY_GLM4_MOE,
   OT_FAMILY_COUNT,
 } ot_family;
 
@@ -60,7 +62,7 @@ typedef struct ot_rope {
   double high_frequency_factor;  // llama3, > low_frequency_factor
   int64_t original_positions;    // llama3, yarn
   double beta_fast, beta_slow;   // yarn: rotations within the original positions between which
-                                 // frequencies are blended, fast > slow > 0
+                                 // frequencies are blended, fast >= slow > 0
   double mscale, mscale_all;     // yarn: 0 = not given
   bool exact_ramp;               // yarn: the ends of the blended range are not rounded to pairs
 } ot_rope;
@@ -148,7 +150,8 @@ typedef struct ot_model {
 
   bool
       learned_positions;  // a position table [max_positions, C] added to embeddings (gpt2); no rope
-  int64_t rotary_dim;     // leading dimensions of a head that rotate: head_dim, 0 without rope
+  int64_t rotary_dim;     // leading dimensions of a head that rotate, even: head_dim, less in
+                          // glm4_moe; 0 without rope
   ot_rope rope;           // of layers with window 0
   ot_rope rope_local;     // of layers with a window; equal to `rope` except for gemma3 and olmo3
   bool no_rope[OT_MAX_LAYERS];    // layers without rotation, regardless of rotary_dim; [num_layers]

@@ -15,6 +15,7 @@ typedef struct ot_rope_keys {
   double beta_fast, beta_slow, mscale, mscale_all, attention_factor;
   bool truncate;
   int64_t original_positions;
+  double partial_rotary;
 } ot_rope_keys;
 
 // rope_scaling or rope_parameters: one set for all layers, or one per layer type (gemma3).
@@ -35,7 +36,8 @@ typedef struct ot_quantization_keys {
 typedef struct ot_model_keys {
   ot_model model;
   int64_t original_positions;
-  bool use_sliding_window, scale_attention;
+  bool use_sliding_window, scale_attention, use_qk_norm;
+  double partial_rotary;  // share of a head that rotates; 0: the family has no such key
   double rope_theta, rope_local_theta;
   ot_rope_group rope_scaling, rope_parameters;
   int64_t sliding_window, sliding_window_pattern, max_window_layers;

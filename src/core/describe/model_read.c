@@ -52,6 +52,10 @@ static ot_status check_shape(const reading *r) {
   return OT_OK;
 }
 
+static int64_t part_of_head(const ot_model *model, double share) {
+  return (int64_t)(share * (double)model->head_dim);
+}
+
 static void fill_mathematics(reading *r) {
   const ot_model_keys *const keys = r->keys;
   const ot_family_row *const family = r->family;
@@ -64,13 +68,14 @@ static void fill_mathematics(reading *r) {
   out->norm = family->norm;
   out->norm_placement = family->norm_placement;
   out->norm_offset = family->norm_offset;
-  out->qk_norm = family->qk_norm;
+  out->qk_norm = keys->use_qk_norm ? OT_QK_NORM_HEAD : family->qk_norm;
   out->embedding_scale = family->scaled_embedding ? ot_sqrt((double)out->hidden_size) : 1;
   const double scalar = keys->query_scalar > 0 ? keys->query_scalar : (double)out->head_dim;
   const bool unscaled = ot_model_given(r->tree, "scale_attn_weights") && !keys->scale_attention;
   out->attention_scale = unscaled ? 1 : 1 / ot_sqrt(scalar);
   out->learned_positions = family->learned_positions;
   out->rotary_dim = out->mla.kv_rank > 0 ? out->mla.rope_dim : out->head_dim;
+  if (keys->partial_rotary > 0) out->rotary_dim = part_of_head(out, keys->partial_rotary);
   if (family->learned_positions) out->rotary_dim = 0;
 }
 
@@ -112,6 +117,19 @@ static ot_status check_growth(const reading *r, const ot_rope_keys *keys, const 
   return OT_OK;
 }
 
+// The share of a head that rotates, in the spelling of transformers 5.
+static ot_status read_rotary_share(const reading *r, const ot_rope_keys *keys,
+                                   const ot_node *node) {
+  const ot_node *const share = ot_model_given(node, "partial_rotary_factor");
+  const bool partial = r->keys->partial_rotary > 0;
+  OT_CHECK(!share || partial || keys->partial_rotary == 1, OT_USAGE,
+           "model: partial_rotary_factor=%.9g is not supported: whole heads rotate; allowed: 1, "
+           "null (%s)",
+           keys->partial_rotary, place(r, share));
+  if (share && partial) r->out->rotary_dim = part_of_head(r->out, keys->partial_rotary);
+  return OT_OK;
+}
+
 // Parses one set of rotary keys from `node`, null when absent.
 static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_node *node,
                            double theta, ot_rope *out) {
@@ -119,6 +137,7 @@ static ot_status read_rope(const reading *r, const ot_rope_keys *keys, const ot_
   const bool both = old_type && ot_model_given(node, "rope_type");
   OT_CHECK(!both || keys->type == keys->old_type, OT_USAGE,
            "model: rope_type and type disagree (%s)", place(r, old_type));
+  OT_TRY(read_rotary_share(r, keys, node));
   *out = (ot_rope){.type = (ot_rope_type)(old_type ? keys->old_type : keys->type),
                    .theta = ot_model_given(node, "rope_theta") ? keys->theta : theta,
                    .factor = 1};
@@ -215,6 +234,7 @@ static ot_status fill_ropes(reading *r) {
   r->out->rope_local = r->out->rope;
   if (r->out->mla.kv_rank > 0) scale_scores(r->out);
   if (!by_type) return OT_OK;
+  OT_TRY(read_rotary_share(r, &keys->rope_parameters.all, parameters));
   // Only gemma3 has a key for layers with a window.
   const bool own = keys->rope_local_theta > 0;
   from = (rope_sources){

@@ -60,11 +60,20 @@ static double query_scalar(double scale) {
   return exact < 1e15 && 1 / ot_sqrt(whole) == scale ? whole : exact;
 }
 
+// A share of head_dim whose whole part is rotary_dim.
+static double rotary_share(const ot_model *model) {
+  const double head = (double)model->head_dim, share = (double)model->rotary_dim / head;
+  return (int64_t)(share * head) == model->rotary_dim ? share
+                                                      : ((double)model->rotary_dim + 0.5) / head;
+}
+
 static ot_model_keys keys_of(const ot_model *model, ot_arena *arena) {
   ot_model_keys keys = {
       .model = *model,
       .original_positions = model->max_positions,
       .scale_attention = model->attention_scale != 1,
+      .use_qk_norm = model->qk_norm == OT_QK_NORM_HEAD,
+      .partial_rotary = rotary_share(model),
       .query_scalar = query_scalar(model->attention_scale),
       .rope_theta = model->rope.theta,
       .rope_local_theta = model->rope_local.theta,
@@ -131,7 +140,14 @@ static ot_node *rope_scaling(const ot_model *model, ot_arena *arena) {
 }
 
 static ot_node *rope_parameters(const ot_model *model, ot_arena *arena) {
-  if (!ot_family_row_of(model->family)->rope_by_type) return rope_node(&model->rope, true, arena);
+  if (!ot_family_row_of(model->family)->rope_by_type) {
+    ot_node *const map = rope_node(&model->rope, true, arena);
+    const bool rotates = model->mla.kv_rank == 0 && model->rotary_dim > 0;
+    if (rotates && model->rotary_dim < model->head_dim) {
+      ot_node_put(arena, map, "partial_rotary_factor", ot_node_real(arena, rotary_share(model)));
+    }
+    return map;
+  }
   ot_node *const map = ot_node_create(arena, OT_NODE_MAP);
   ot_node_put(arena, map, "full_attention", rope_node(&model->rope, true, arena));
   ot_node_put(arena, map, "sliding_attention", rope_node(&model->rope_local, true, arena));

@@ -28,7 +28,7 @@ const char ot_inert_model_keys[] =
 
 // Keys that transformers reads for no family.
 static const char unread[] =
-    "auto_map|is_llama_config|rope_interleaved|use_qk_norm|_num_labels|n_special|predict_special_"
+    "auto_map|is_llama_config|rope_interleaved|_num_labels|n_special|predict_special_"
     "tokens|output_past|"
     "transformers.js_config|internal_version|model_max_length|max_sequence_length|"
     "neftune_noise_alpha|sliding_window_size|initial_context_length|experts_per_token|unsloth_"

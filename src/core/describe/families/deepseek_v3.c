@@ -3,7 +3,7 @@
 // and a bias.
 #include "describe/family.h"
 
-static const ot_family_default defaults[] = {
+const ot_family_default ot_deepseek_v3_defaults[] = {
     {"vocab_size", "129280"},
     {"hidden_size", "7168"},
     {"intermediate_size", "18432"},
@@ -26,5 +26,5 @@ const ot_family_row ot_family_deepseek_v3 = {
     .score = OT_MOE_SIGMOID,
     .key_sets = OT_KEYS_ROTARY | OT_KEYS_EXPERTS | OT_KEYS_GROUPED | OT_KEYS_LATENT,
     .keys = "attention_bias|moe_intermediate_size|norm_topk_prob|aux_loss_alpha",
-    .defaults = defaults,
+    .defaults = ot_deepseek_v3_defaults,
 };
