@@ -29,6 +29,8 @@ FAMILIES = {"gpt2": "gpt2", "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"
             "deepseek_v3": "deepseek_v3", "smollm3": "smollm3", "phi3": "phi3",
             "qwen2_moe": "qwen2_moe", "olmo3": "olmo3", "gpt_oss": "gpt_oss", "glm4_moe": "glm4_moe",
             "kimi_k2": "deepseek_v3"}
+# Without it the default is no integer.
+NEEDED = {"glm4_moe": {"head_dim": 128}}
 SHARED = ("configuration_utils.py", "modeling_rope_utils.py", "masking_utils.py")
 # Shared code reads these for every model, but they matter only if the model's own code uses them:
 # windows, rotary parameters, and the names of layer types in which they are nested.
@@ -77,7 +79,7 @@ def is_read(module, key):
 
 def answer(directory, family, key):
     """How orthant handles a config.json with this key: "ignored", "unknown" or something else."""
-    (directory / "config.json").write_text(json.dumps({"model_type": family, key: "x"}))
+    (directory / "config.json").write_text(json.dumps({"model_type": family, **NEEDED.get(family, {}), key: "x"}))
     done = subprocess.run([ORTHANT, "presets", str(directory)], capture_output=True, text=True)
     if f"ignored: {key}\n" in done.stderr:
         return "ignored"

@@ -32,7 +32,7 @@ typedef struct ot_quantization_keys {
 
 // The values of the keys after defaults. Keys that give a value of the model as it is, or up to a
 // default or a property of the family that is added to it, are read into `model`; the others are
-// converted. The table in model_keys.c gives the meaning of each key per family.
+// converted. The table in model_keys.c and the files of families/ give the meaning of each key.
 typedef struct ot_model_keys {
   ot_model model;
   int64_t original_positions;

@@ -40,7 +40,7 @@ const ot_family_row ot_family_glm4_moe = {
     .score = OT_MOE_SIGMOID,
     .key_sets = OT_KEYS_ROTARY | OT_KEYS_EXPERTS | OT_KEYS_GROUPED,
     .without = "partial_rotary_factor",
-    .keys = "moe_intermediate_size|norm_topk_prob|router_aux_loss_coef",
+    .keys = "moe_intermediate_size|norm_topk_prob|aux_loss_alpha",
     .defaults = defaults,
     .own = own,
 };
