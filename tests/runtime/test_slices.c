@@ -40,12 +40,14 @@ typedef struct gathering {
   int *times;
 } gathering;
 
-static void take(void *context, const ot_slice *slice) {
-  const gathering *const g = context;
-  assert_true(slice->count > 0);
-  for (int64_t i = 0; i < slice->count; i++) {
-    g->values[slice->whole - g->first + i] = g->bucket[slice->bucket + i];
-    g->times[slice->whole - g->first + i]++;
+static void gather(const gathering *g, const ot_slice_request *request) {
+  ot_slices slices = ot_slices_of(request);
+  for (ot_slice slice; ot_slices_next(&slices, &slice);) {
+    assert_true(slice.count > 0);
+    for (int64_t i = 0; i < slice.count; i++) {
+      g->values[slice.whole - g->first + i] = g->bucket[slice.bucket + i];
+      g->times[slice.whole - g->first + i]++;
+    }
   }
 }
 
@@ -71,7 +73,7 @@ static void check_range(const layout *l, int64_t first, int64_t count) {
                                         .held_first = piece * n,
                                         .held_count = n,
                                         .counted = true};
-      ot_slices_visit(&request, take, (void *)&g);
+      gather(&g, &request);
     }
   }
   int expected[BUCKET];
@@ -170,10 +172,10 @@ static void every_holder_gets_its_copy(void **state) {
   gathering g = {bucket, 2, values, times};
   ot_slice_request request = {
       .whole = &p, .local = &p, .first = 2, .count = 5, .held_first = 0, .held_count = BUCKET};
-  ot_slices_visit(&request, take, &g);
+  gather(&g, &request);
   for (int i = 0; i < 5; i++) assert_int_equal(times[i], 1);
   request.counted = true;
-  ot_slices_visit(&request, take, &g);
+  gather(&g, &request);
   for (int i = 0; i < 5; i++) assert_int_equal(times[i], 1);
 }
 

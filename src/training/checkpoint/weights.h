@@ -105,18 +105,26 @@ typedef struct ot_weight_export {
 void ot_weight_sources_build(ot_arena *arena, const ot_weight_export *what,
                              ot_tensor_source *sources, int *count, ot_weight_place *places);
 
-// Elements [element, element + count) of a parameter, row-major, at `data`.
-typedef void (*ot_weight_visitor)(void *context, int64_t element, int64_t count, const void *data);
+// Elements [element, element + count) of a parameter, row-major, that this process writes: of all
+// processes that write a checkpoint, each element belongs to one. They are at byte `offset` of its
+// memory.
+typedef struct ot_weight_run {
+  int64_t element, count, offset;
+} ot_weight_run;
 
-// The elements of one kind of value that this process writes: of all processes that write a
-// checkpoint, each element belongs to one. `visit` calls `visitor` for every run of those in `rows`
-// that is contiguous in the parameter and in memory.
-typedef struct ot_weight_share {
-  ot_dtype dtype;  // as in the file
-  ot_status (*visit)(void *context, const ot_weight_slice *rows, ot_weight_visitor visitor,
-                     void *visitor_context);
+typedef struct ot_weight_runs {
+  int64_t num;
+  const ot_weight_run *run;  // [num]
+} ot_weight_runs;
+
+// Memory of a process: of its host, or read by `read` through `stage`.
+typedef struct ot_weight_memory {
+  const char *host;  // null: on a device
+  void (*read)(void *context, int64_t offset, void *to, int64_t bytes);
   void *context;
-} ot_weight_share;
+  char *stage;  // [stage_bytes]
+  int64_t stage_bytes;
+} ot_weight_memory;
 
 // Memory to bring tensors that HF stores transposed or interleaved into the order of files, a block
 // of file rows at a time; none if the map has no such tensor.
@@ -127,10 +135,12 @@ typedef struct ot_weight_turn {
 } ot_weight_turn;
 void ot_weight_turn_build(ot_arena *arena, const ot_weight_map *map, ot_weight_turn *turn);
 
-// Writes the elements of tensor `tensor` of `map` that belong to `share`, to `place`.
+// Writes the elements of tensor `tensor` of `map` that `runs` list, to `place`.
 typedef struct ot_weight_writing {
   const ot_weight_map *map;
-  const ot_weight_share *share;
+  ot_dtype dtype;              // as in memory and in the file
+  const ot_weight_runs *runs;  // [num_pieces of the tensor]
+  const ot_weight_memory *memory;
   const ot_weight_turn *turn;
   ot_safetensors_writer *writer;
 } ot_weight_writing;

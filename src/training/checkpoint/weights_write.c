@@ -27,32 +27,34 @@ void ot_weight_turn_build(ot_arena *arena, const ot_weight_map *map, ot_weight_t
   turn->given = ot_arena_take(arena, turn->bytes);
 }
 
-// ---- the same order ----
-
-typedef struct straight {
-  ot_safetensors_writer *writer;
-  int tensor;
-  int64_t shift;  // from elements of the parameter to those of the file's tensor
-  ot_status status;
-} straight;
-
-static void write_run(void *context, int64_t element, int64_t count, const void *data) {
-  straight *const to = context;
-  if (to->status != OT_OK) return;
-  const ot_safetensors_range range = {to->tensor, element + to->shift, count};
-  to->status = ot_safetensors_write(to->writer, range, data);
+// Elements [done, *count) of a run, at most *count of them, as far as the stage has room.
+static const char *load(const ot_weight_writing *what, const ot_weight_run *run, int64_t done,
+                        int64_t *count) {
+  const ot_weight_memory *const m = what->memory;
+  const int64_t size = ot_dtype_bytes(what->dtype), offset = run->offset + done * size;
+  *count = run->count - done;
+  if (m->host) return m->host + offset;
+  if (*count > m->stage_bytes / size) *count = m->stage_bytes / size;
+  m->read(m->context, offset, m->stage, *count * size);
+  return m->stage;
 }
+
+// ---- the same order ----
 
 static ot_status write_straight(const ot_weight_writing *what, const ot_weight_tensor *tensor,
                                 ot_weight_place place) {
-  const ot_weight_share *const share = what->share;
   for (int i = 0; i < tensor->num_pieces; i++) {
     const ot_weight_slice *const piece = &tensor->pieces[i];
-    straight to = {.writer = what->writer,
-                   .tensor = place.tensor,
-                   .shift = place.first + (piece->hf_first - piece->first_row) * tensor->cols};
-    OT_TRY(share->visit(share->context, piece, write_run, &to));
-    OT_TRY(to.status);
+    // From elements of the parameter to those of the file's tensor.
+    const int64_t shift = place.first + (piece->hf_first - piece->first_row) * tensor->cols;
+    for (int64_t k = 0; k < what->runs[i].num; k++) {
+      const ot_weight_run *const run = &what->runs[i].run[k];
+      for (int64_t done = 0, count; done < run->count; done += count) {
+        const char *const data = load(what, run, done, &count);
+        const ot_safetensors_range range = {place.tensor, run->element + done + shift, count};
+        OT_TRY(ot_safetensors_write(what->writer, range, data));
+      }
+    }
   }
   return OT_OK;
 }
@@ -84,10 +86,8 @@ static void turn_row(const turned_block *b, int64_t row, int64_t column, int64_t
   }
 }
 
-static void turn_run(void *context, int64_t element, int64_t count, const void *data) {
-  const turned_block *const b = context;
+static void turn_elements(const turned_block *b, int64_t element, int64_t count, const char *from) {
   const int64_t cols = b->tensor->cols;
-  const char *from = data;
   while (count > 0) {
     const int64_t row = element / cols, column = element % cols;
     const int64_t part = count < cols - column ? count : cols - column;
@@ -111,17 +111,27 @@ static ot_status write_given(const ot_weight_writing *what, const turned_block *
   return OT_OK;
 }
 
+static void turn_runs(const ot_weight_writing *what, const turned_block *b,
+                      const ot_weight_runs *runs) {
+  for (int64_t k = 0; k < runs->num; k++) {
+    const ot_weight_run *const run = &runs->run[k];
+    for (int64_t done = 0, count; done < run->count; done += count) {
+      const char *const data = load(what, run, done, &count);
+      turn_elements(b, run->element + done, count, data);
+    }
+  }
+}
+
 static ot_status write_turned(const ot_weight_writing *what, const ot_weight_tensor *tensor,
                               ot_weight_place place) {
-  const ot_weight_share *const share = what->share;
-  turned_block b = {.tensor = tensor, .turn = what->turn, .size = ot_dtype_bytes(share->dtype)};
+  turned_block b = {.tensor = tensor, .turn = what->turn, .size = ot_dtype_bytes(what->dtype)};
   const int64_t fit = what->turn->bytes / (tensor->rows * b.size);
   for (; b.first < tensor->cols; b.first += b.count) {
     b.count = tensor->cols - b.first < fit ? tensor->cols - b.first : fit;
     memset(what->turn->given, 0, (size_t)(b.count * tensor->rows));
     for (int i = 0; i < tensor->num_pieces; i++) {
       b.piece = &tensor->pieces[i];
-      OT_TRY(share->visit(share->context, b.piece, turn_run, &b));
+      turn_runs(what, &b, &what->runs[i]);
     }
     OT_TRY(write_given(what, &b, place));
   }

@@ -123,10 +123,9 @@ ot_status ot_runtime_serve_reads(ot_runtime *runtime);
 // each copy that is kept.
 bool ot_runtime_counts(const ot_runtime *runtime, int block, ot_parameter_copy copy);
 
-// Calls `visitor` for every run of the rows that this rank counts (slices.h). Element 0 of its
-// shard of the copy (ot_runtime_held_range) is at arena byte `offset` of that range.
-void ot_runtime_visit_counted(const ot_runtime *runtime, const ot_parameter_rows *range,
-                              ot_slice_visitor visitor, void *context);
+// The runs of the rows that this rank counts (slices.h). Element 0 of its shard of the copy
+// (ot_runtime_held_range) is at arena byte `offset` of that range.
+ot_slices ot_runtime_counted(const ot_runtime *runtime, const ot_parameter_rows *range);
 
 // Whether this rank holds, counted or not, an element of the rows.
 bool ot_runtime_holds(const ot_runtime *runtime, const ot_parameter_rows *range);

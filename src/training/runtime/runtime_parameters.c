@@ -63,16 +63,16 @@ static bool counts_copy(const ot_runtime *runtime, int block, ot_parameter_copy 
 
 // Elements [first, first + count) of the parameter of `range` that this rank holds, or of those the
 // ones that it counts.
-static void visit(const ot_runtime *runtime, const ot_parameter_rows *range,
-                  ot_slice_request wanted, ot_slice_visitor visitor, void *context) {
+static ot_slices slices_of(const ot_runtime *runtime, const ot_parameter_rows *range,
+                           ot_slice_request wanted) {
   const ot_parameter *const local = &runtime->shape->parameters[range->parameter];
   const ot_bucket_range *const held = &runtime->schedule.buckets[local->block].copy[range->copy];
-  if (wanted.counted && !counts_copy(runtime, local->block, range->copy)) return;
   wanted.whole = &runtime->whole->parameters[range->parameter];
   wanted.local = local;
   wanted.held_first = held->first;
-  wanted.held_count = held->count;
-  ot_slices_visit(&wanted, visitor, context);
+  wanted.held_count =
+      wanted.counted && !counts_copy(runtime, local->block, range->copy) ? 0 : held->count;
+  return ot_slices_of(&wanted);
 }
 
 // Copies slices between the arena and `memory`, whose first element is element `first` of the
@@ -86,8 +86,7 @@ typedef struct transfer {
   const char *from;  // null: read
 } transfer;
 
-static void copy_slice(void *context, const ot_slice *slice) {
-  const transfer *const t = context;
+static void copy_slice(const transfer *t, const ot_slice *slice) {
   const int64_t offset = t->held.offset + (slice->bucket - t->held.first) * t->size;
   const int64_t place = (slice->whole - t->first) * t->size;
   const int64_t bytes = slice->count * t->size;
@@ -106,7 +105,8 @@ static void copy_elements(const ot_runtime *runtime, const ot_parameter_rows *ra
   t->held = ot_runtime_held_range(runtime, block, range->copy);
   t->size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, range->copy));
   const ot_slice_request wanted = {.first = t->first, .count = count, .counted = t->to != NULL};
-  visit(runtime, range, wanted, copy_slice, t);
+  ot_slices slices = slices_of(runtime, range, wanted);
+  for (ot_slice slice; ot_slices_next(&slices, &slice);) copy_slice(t, &slice);
 }
 
 static int64_t first_element(const ot_runtime *runtime, const ot_parameter_rows *range,
@@ -222,24 +222,18 @@ bool ot_runtime_counts(const ot_runtime *runtime, int block, ot_parameter_copy c
   return ot_runtime_held_range(runtime, block, copy).count > 0 && counts_copy(runtime, block, copy);
 }
 
-void ot_runtime_visit_counted(const ot_runtime *runtime, const ot_parameter_rows *range,
-                              ot_slice_visitor visitor, void *context) {
+ot_slices ot_runtime_counted(const ot_runtime *runtime, const ot_parameter_rows *range) {
   ot_slice_request wanted = {.counted = true};
   wanted.first = first_element(runtime, range, &wanted.count);
-  visit(runtime, range, wanted, visitor, context);
-}
-
-static void find_slice(void *context, const ot_slice *slice) {
-  (void)slice;
-  *(bool *)context = true;
+  return slices_of(runtime, range, wanted);
 }
 
 bool ot_runtime_holds(const ot_runtime *runtime, const ot_parameter_rows *range) {
-  bool found = false;
   ot_slice_request wanted = {0};
+  ot_slice slice;
   wanted.first = first_element(runtime, range, &wanted.count);
-  visit(runtime, range, wanted, find_slice, &found);
-  return found;
+  ot_slices slices = slices_of(runtime, range, wanted);
+  return ot_slices_next(&slices, &slice);
 }
 
 // ---- writing ----

@@ -13,55 +13,74 @@ static range intersect(range a, range b) {
   return (range){a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
 }
 
-// A run of `count` elements at `whole` in the parameter and at `bucket` on this rank.
-static void visit_run(const ot_slice_request *request, const ot_slice *run, ot_slice_visitor visit,
-                      void *context) {
-  const int64_t shift = run->bucket - run->whole;
-  range r = {run->whole, run->whole + run->count};
+// The part of `row` in the requested and the held range; false: none.
+static bool cut(const ot_slice_request *request, const ot_slice *row, ot_slice *run) {
+  const int64_t shift = row->bucket - row->whole;
+  range r = {row->whole, row->whole + row->count};
   r = intersect(r, (range){request->first, request->first + request->count});
   r = intersect(
       r, (range){request->held_first - shift, request->held_first + request->held_count - shift});
-  if (r.first >= r.end) return;
-  const ot_slice found = {r.first, r.first + shift, r.end - r.first};
-  visit(context, &found);
+  if (r.first >= r.end) return false;
+  *run = (ot_slice){r.first, r.first + shift, r.end - r.first};
+  return true;
 }
 
-// Rows of the tensor that part `a` of the whole and part `b` of this rank share.
-static void visit_parts(const ot_slice_request *request, const ot_parameter_part *a,
-                        const ot_parameter_part *b, ot_slice_visitor visit, void *context) {
-  const ot_parameter *const whole = request->whole, *const local = request->local;
+// The rows of the tensor that part `a` of the whole and part `b` of this rank share, without those
+// outside the requested range.
+static void begin_rows(ot_slices *s, const ot_parameter_part *a, const ot_parameter_part *b) {
+  const ot_parameter *const whole = s->request.whole, *const local = s->request.local;
   const range rows = intersect((range){a->hf_first, a->hf_first + a->rows},
                                (range){b->hf_first, b->hf_first + b->rows});
+  s->rows = 0;
   if (rows.first >= rows.end) return;
   const int64_t whole_row = a->first_row + rows.first - a->hf_first;
   const int64_t local_row = b->first_row + rows.first - b->hf_first;
+  const int64_t count = rows.end - rows.first, last = s->request.first + s->request.count - 1;
   const bool joined = local->cols == whole->cols;
-  ot_slice run = {.whole = whole_row * whole->cols + b->hf_first_col - a->hf_first_col,
-                  .bucket = local->offset + local_row * local->cols,
-                  .count = joined ? (rows.end - rows.first) * local->cols : local->cols};
-  // Skips rows outside the requested range.
-  int64_t from = joined ? 0 : request->first / whole->cols - whole_row;
-  int64_t to = joined ? 1 : (request->first + request->count - 1) / whole->cols - whole_row + 1;
-  if (from < 0) from = 0;
-  if (to > rows.end - rows.first) to = rows.end - rows.first;
-  run.whole += from * whole->cols;
-  run.bucket += from * local->cols;
-  for (int64_t row = from; row < to; row++) {
-    visit_run(request, &run, visit, context);
-    run.whole += whole->cols;
-    run.bucket += local->cols;
-  }
+  const range wanted = {s->request.first / whole->cols - whole_row,
+                        last / whole->cols - whole_row + 1};
+  const range taken = joined ? (range){0, 1} : intersect((range){0, count}, wanted);
+  s->rows = taken.end - taken.first;
+  s->row = (ot_slice){
+      .whole = (whole_row + taken.first) * whole->cols + b->hf_first_col - a->hf_first_col,
+      .bucket = local->offset + (local_row + taken.first) * local->cols,
+      .count = joined ? count * local->cols : local->cols};
 }
 
-void ot_slices_visit(const ot_slice_request *request, ot_slice_visitor visit, void *context) {
-  const ot_parameter *const whole = request->whole, *const local = request->local;
-  if (request->count <= 0 || request->held_count <= 0) return;
-  for (int i = 0; i < local->num_parts; i++) {
-    const ot_parameter_part *const part = &local->parts[i];
-    if (request->counted && !part->counted) continue;
-    for (int k = 0; k < whole->num_parts; k++) {
-      if (!ot_text_equal(whole->parts[k].hf_name, part->hf_name)) continue;
-      visit_parts(request, &whole->parts[k], part, visit, context);
+// Goes on with the next pair of parts of the same tensor; false: there is none.
+static bool begin_parts(ot_slices *s) {
+  const ot_parameter *const whole = s->request.whole, *const local = s->request.local;
+  while (s->part < local->num_parts) {
+    const ot_parameter_part *const b = &local->parts[s->part];
+    const bool skipped = s->request.counted && !b->counted;
+    if (skipped || s->whole_part == whole->num_parts) {
+      s->part++;
+      s->whole_part = 0;
+      continue;
     }
+    const ot_parameter_part *const a = &whole->parts[s->whole_part++];
+    if (!ot_text_equal(a->hf_name, b->hf_name)) continue;
+    begin_rows(s, a, b);
+    return true;
   }
+  return false;
+}
+
+ot_slices ot_slices_of(const ot_slice_request *request) {
+  const bool empty = request->count <= 0 || request->held_count <= 0;
+  return (ot_slices){.request = *request, .part = empty ? request->local->num_parts : 0};
+}
+
+bool ot_slices_next(ot_slices *slices, ot_slice *run) {
+  const ot_slice_request *const request = &slices->request;
+  do {
+    while (slices->rows > 0) {
+      const bool found = cut(request, &slices->row, run);
+      slices->row.whole += request->whole->cols;
+      slices->row.bucket += request->local->cols;
+      slices->rows--;
+      if (found) return true;
+    }
+  } while (begin_parts(slices));
+  return false;
 }

@@ -23,7 +23,15 @@ typedef struct ot_slice_request {
   bool counted;  // skip the parts that another rank counts
 } ot_slice_request;
 
-typedef void (*ot_slice_visitor)(void *context, const ot_slice *slice);
+// The runs of a request, in the order of this rank's parts: one for whole rows, else one per row.
+typedef struct ot_slices {
+  ot_slice_request request;
+  int part, whole_part;  // whose rows are next; part == local->num_parts: none
+  int64_t rows;          // of these that are left
+  ot_slice row;          // the next of them, or all of them together
+} ot_slices;
 
-// Calls `visit` for every run. O(runs): one for whole rows, else one per row.
-void ot_slices_visit(const ot_slice_request *request, ot_slice_visitor visit, void *context);
+ot_slices ot_slices_of(const ot_slice_request *request);
+
+// The next run; false: there is none.
+bool ot_slices_next(ot_slices *slices, ot_slice *run);

@@ -12,12 +12,29 @@
 
 enum { STAGE_BYTES = 4 << 20 };
 
+// One kind of values of a tensor of the map, at its place in the files.
+typedef struct entry {
+  int kind, tensor;
+  ot_weight_place place;
+  int file;                    // of its set
+  int64_t offset;              // of the file's tensor
+  const ot_weight_runs *runs;  // [num_pieces of the tensor]
+} entry;
+
 struct ot_state_shares {
   ot_runtime *runtime;
   char *copy;      // null: no snapshot
   int64_t bytes;   // of `copy`
   int64_t *place;  // [blocks][OT_COPIES] in `copy`; -1: not in it
   char *stage;     // [STAGE_BYTES] for memory of a device, without a snapshot
+
+  // The share as data, made by the first write.
+  ot_heap heap;
+  ot_arena arena;
+  bool listed;
+  ot_weight_turn turn;
+  entry *entries[OT_CHECKPOINT_SETS];  // [num_entries] in the order of the files
+  int num_entries[OT_CHECKPOINT_SETS];
 };
 
 // ---- the snapshot ----
@@ -74,6 +91,7 @@ ot_status ot_state_shares_create(ot_runtime *runtime, bool snapshot, ot_state_sh
   *out = shares;
   OT_CHECK(shares, OT_ENVIRONMENT, "out of memory for saving");
   shares->runtime = runtime;
+  shares->arena = ot_heap_arena_create(&shares->heap);
   const ot_status status = allocate(shares, snapshot);
   if (status != OT_OK) ot_state_shares_destroy(out);
   return status;
@@ -84,6 +102,7 @@ void ot_state_shares_destroy(ot_state_shares **shares) {
   free((*shares)->copy);
   free((*shares)->place);
   free((*shares)->stage);
+  ot_heap_release(&(*shares)->heap);
   free(*shares);
   *shares = NULL;
 }
@@ -104,75 +123,39 @@ void ot_state_shares_take(ot_state_shares *shares) {
   }
 }
 
-// ---- visiting ----
+// ---- the share as data ----
 
-// The counted runs of rows, on their way to a visitor.
-typedef struct visiting {
-  const ot_state_shares *shares;
-  ot_bucket_range held;
-  int64_t size;        // of an element
-  const char *memory;  // of the range held; null: on a device
-  ot_weight_visitor visitor;
-  void *context;
-} visiting;
-
-static void pass_device_run(const visiting *v, const ot_slice *run) {
-  ot_executor *const executor = ot_runtime_executor(v->shares->runtime);
-  const int64_t most = STAGE_BYTES / v->size;
-  for (int64_t done = 0; done < run->count; done += most) {
-    const int64_t left = run->count - done, count = left < most ? left : most;
-    const int64_t element = run->bucket - v->held.first + done;
-    ot_executor_read(executor, v->held.offset + element * v->size, v->shares->stage,
-                     count * v->size);
-    v->visitor(v->context, run->whole + done, count, v->shares->stage);
+// Where the elements of `range` are that this rank counts: one run for each that is contiguous in
+// the parameter and in memory.
+static ot_weight_runs list_runs(ot_state_shares *shares, const ot_parameter_rows *range) {
+  ot_runtime *const runtime = shares->runtime;
+  const int block = ot_runtime_whole_graph(runtime)->parameters[range->parameter].block;
+  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, range->copy));
+  const ot_bucket_range held = ot_runtime_held_range(runtime, block, range->copy);
+  const int64_t begin = shares->copy ? *place_of(shares, block, range->copy) : held.offset;
+  if (!ot_runtime_counts(runtime, block, range->copy)) return (ot_weight_runs){0};
+  const ot_slices all = ot_runtime_counted(runtime, range);
+  ot_slice slice;
+  int64_t num = 0;
+  for (ot_slices at = all; ot_slices_next(&at, &slice);) num++;
+  ot_weight_run *const runs = ot_arena_array(&shares->arena, num + 1, sizeof *runs);
+  ot_slices at = all;
+  for (int64_t i = 0; ot_slices_next(&at, &slice); i++) {
+    const int64_t offset = begin + (slice.bucket - held.first) * size;
+    runs[i] = (ot_weight_run){slice.whole, slice.count, offset};
   }
+  return (ot_weight_runs){num, runs};
 }
 
-static void pass_run(void *context, const ot_slice *run) {
-  const visiting *const v = context;
-  if (!v->memory) {
-    pass_device_run(v, run);
-    return;
+static const ot_weight_runs *list_pieces(ot_state_shares *shares, const ot_weight_tensor *tensor,
+                                         ot_parameter_copy copy) {
+  ot_weight_runs *const runs = ot_arena_array(&shares->arena, tensor->num_pieces + 1, sizeof *runs);
+  for (int i = 0; i < tensor->num_pieces; i++) {
+    const ot_weight_slice *const p = &tensor->pieces[i];
+    runs[i] = list_runs(shares, &(ot_parameter_rows){p->parameter, copy, p->first_row, p->rows});
   }
-  v->visitor(v->context, run->whole, run->count,
-             v->memory + (run->bucket - v->held.first) * v->size);
+  return runs;
 }
-
-typedef struct share_context {
-  const ot_state_shares *shares;
-  ot_parameter_copy copy;
-} share_context;
-
-static ot_status visit(void *context, const ot_weight_slice *rows, ot_weight_visitor visitor,
-                       void *visitor_context) {
-  const share_context *const c = context;
-  ot_runtime *const runtime = c->shares->runtime;
-  const int block = ot_runtime_whole_graph(runtime)->parameters[rows->parameter].block;
-  if (!ot_runtime_counts(runtime, block, c->copy)) return OT_OK;
-  const char *const arena = ot_executor_host_memory(ot_runtime_executor(runtime));
-  visiting v = {.shares = c->shares,
-                .held = ot_runtime_held_range(runtime, block, c->copy),
-                .size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, c->copy)),
-                .visitor = visitor,
-                .context = visitor_context};
-  if (c->shares->copy)
-    v.memory = c->shares->copy + *place_of(c->shares, block, c->copy);
-  else if (arena)
-    v.memory = arena + v.held.offset;
-  const ot_parameter_rows range = {rows->parameter, c->copy, rows->first_row, rows->rows};
-  ot_runtime_visit_counted(runtime, &range, pass_run, &v);
-  return OT_OK;
-}
-
-// ---- writing ----
-
-// One kind of values of a tensor of the map, at its place in the files.
-typedef struct entry {
-  int kind, tensor;
-  ot_weight_place place;
-  int file;        // of its set
-  int64_t offset;  // of the file's tensor
-} entry;
 
 static int by_place(const void *a, const void *b, const void *context) {
   (void)context;
@@ -182,55 +165,67 @@ static int by_place(const void *a, const void *b, const void *context) {
   return (x->place.first > y->place.first) - (x->place.first < y->place.first);
 }
 
-static int list_entries(ot_arena *arena, const ot_state_content *content,
-                        const ot_safetensors_layout *layout, int set, entry *entries) {
+static void list_set(ot_state_shares *shares, const ot_state_content *content,
+                     const ot_safetensors_layout *layout, int set) {
+  const ot_weight_map *const map = &content->view.map;
+  entry *const entries =
+      ot_arena_array(&shares->arena, (int64_t)map->num_tensors * OT_STATE_KINDS, sizeof *entries);
   int count = 0;
   for (int kind = 0; kind < OT_STATE_KINDS; kind++) {
     if ((int)ot_state_kinds[kind].set != set || !content->places[kind]) continue;
-    for (int i = 0; i < content->view.map.num_tensors; i++) {
+    for (int i = 0; i < map->num_tensors; i++) {
       const ot_weight_place place = content->places[kind][i];
       if (place.tensor < 0) continue;
       const ot_safetensors_tensor *const tensor = &layout->tensors[place.tensor];
-      entries[count++] = (entry){kind, i, place, tensor->file, tensor->offset};
+      entries[count++] = (entry){kind, i, place, tensor->file, tensor->offset, NULL};
     }
   }
-  ot_sort(entries, count, sizeof *entries, (ot_ordering){by_place, NULL}, arena);
-  return count;
+  ot_sort(entries, count, sizeof *entries, (ot_ordering){by_place, NULL}, &shares->arena);
+  for (int i = 0; i < count; i++) {
+    const ot_parameter_copy copy = ot_state_kinds[entries[i].kind].copy;
+    entries[i].runs = list_pieces(shares, &map->tensors[entries[i].tensor], copy);
+  }
+  shares->entries[set] = entries;
+  shares->num_entries[set] = count;
+}
+
+// ---- writing ----
+
+static void read_arena(void *context, int64_t offset, void *to, int64_t bytes) {
+  ot_executor_read(context, offset, to, bytes);
 }
 
 // The state of writing a set.
 typedef struct set_writing {
-  const ot_state_content *content;
-  ot_weight_share share[OT_STATE_KINDS];
-  ot_weight_turn turn;
+  const ot_state_shares *shares;
+  const ot_weight_map *map;
+  ot_weight_memory memory;
   ot_safetensors_writer *writer;
-  const entry *entries;  // [num_entries] in the order of the files
-  int num_entries;
+  int set;
 } set_writing;
 
 static ot_status write_file(const set_writing *w, int file) {
-  for (int i = 0; i < w->num_entries; i++) {
-    const entry *const e = &w->entries[i];
+  const ot_state_shares *const shares = w->shares;
+  for (int i = 0; i < shares->num_entries[w->set]; i++) {
+    const entry *const e = &shares->entries[w->set][i];
     if (e->file != file) continue;
-    const ot_weight_writing what = {.map = &w->content->view.map,
-                                    .share = &w->share[e->kind],
-                                    .turn = &w->turn,
-                                    .writer = w->writer};
+    const ot_weight_writing what = {
+        .map = w->map,
+        .dtype = ot_runtime_copy_dtype(shares->runtime, ot_state_kinds[e->kind].copy),
+        .runs = e->runs,
+        .memory = &w->memory,
+        .turn = &shares->turn,
+        .writer = w->writer};
     OT_TRY(ot_weights_write(&what, e->tensor, e->place));
   }
   return OT_OK;
 }
 
-static ot_status write_set(set_writing *w, const ot_share_target *target, int set,
-                           ot_arena *arena) {
-  const ot_safetensors_layout *const layout = &target->plan->layout[set];
+static ot_status write_set(set_writing *w, const ot_share_target *target) {
+  const ot_safetensors_layout *const layout = &target->plan->layout[w->set];
   const int before =
-      set == OT_CHECKPOINT_MODEL ? 0 : target->plan->layout[OT_CHECKPOINT_MODEL].num_files;
-  entry *const entries = ot_arena_array(
-      arena, (int64_t)w->content->view.map.num_tensors * OT_STATE_KINDS, sizeof *entries);
-  w->num_entries = list_entries(arena, w->content, layout, set, entries);
-  w->entries = entries;
-  w->writer = target->writers[set];
+      w->set == OT_CHECKPOINT_MODEL ? 0 : target->plan->layout[OT_CHECKPOINT_MODEL].num_files;
+  w->writer = target->writers[w->set];
   const int first = (int)((int64_t)target->rank * layout->num_files / target->size);
   for (int i = 0; i < layout->num_files; i++) {
     const int file = (first + i) % layout->num_files;
@@ -241,23 +236,27 @@ static ot_status write_set(set_writing *w, const ot_share_target *target, int se
   return OT_OK;
 }
 
+static void list_share(ot_state_shares *shares, const ot_state_content *content,
+                       const ot_share_target *target) {
+  if (shares->listed) return;
+  ot_weight_turn_build(&shares->arena, &content->view.map, &shares->turn);
+  for (int set = 0; set < OT_CHECKPOINT_SETS; set++)
+    list_set(shares, content, &target->plan->layout[set], set);
+  shares->listed = true;
+}
+
 ot_status ot_state_shares_write(ot_state_shares *shares, const ot_state_content *content,
                                 const ot_share_target *target) {
-  ot_heap heap = {0};
-  ot_arena arena = ot_heap_arena_create(&heap);
-  share_context contexts[OT_STATE_KINDS];
-  set_writing w = {.content = content};
-  for (int i = 0; i < OT_STATE_KINDS; i++) {
-    const ot_parameter_copy copy = ot_state_kinds[i].copy;
-    contexts[i] = (share_context){shares, copy};
-    w.share[i] = (ot_weight_share){.dtype = ot_runtime_copy_dtype(shares->runtime, copy),
-                                   .visit = visit,
-                                   .context = &contexts[i]};
-  }
-  ot_weight_turn_build(&arena, &content->view.map, &w.turn);
-  ot_status status = OT_OK;
-  for (int set = 0; set < OT_CHECKPOINT_SETS && status == OT_OK; set++)
-    status = write_set(&w, target, set, &arena);
-  ot_heap_release(&heap);
-  return status;
+  ot_executor *const executor = ot_runtime_executor(shares->runtime);
+  list_share(shares, content, target);
+  set_writing w = {
+      .shares = shares,
+      .map = &content->view.map,
+      .memory = {.host = shares->copy ? shares->copy : ot_executor_host_memory(executor),
+                 .read = read_arena,
+                 .context = executor,
+                 .stage = shares->stage,
+                 .stage_bytes = STAGE_BYTES}};
+  for (w.set = 0; w.set < OT_CHECKPOINT_SETS; w.set++) OT_TRY(write_set(&w, target));
+  return OT_OK;
 }
