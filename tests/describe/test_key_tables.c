@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: serial. The key tables themselves: each row has its own bytes in its object, a range that
-// contains its default, and a line of help.
+// contains its default, and a line of help; in models, in each family.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,7 @@
 
 #include "base/number.h"
 #include "describe/cluster_keys.h"
+#include "describe/family.h"
 #include "describe/run_keys.h"
 #include "software/engine_keys.h"
 #include "software/megatron_keys.h"
@@ -31,7 +32,6 @@ static void spans_of(const ot_key *key, span spans[2]) {
 static bool overlap(span a, span b) { return a.start < b.end && b.start < a.end; }
 
 static void check_pair(const ot_schema *schema, const ot_key *a, const ot_key *b) {
-  if (a->variants != 0 && b->variants != 0 && (a->variants & b->variants) == 0) return;
   if (strcmp(a->name, b->name) == 0) fail_msg("%s: two rows %s", schema->name, a->name);
   span of_a[2], of_b[2];
   spans_of(a, of_a);
@@ -59,11 +59,32 @@ static void check_row(const ot_schema *schema, const ot_key *key) {
   if (!low || !high) fail_msg("%s: default %s of %s", schema->name, key->fallback, key->name);
 }
 
+enum { MOST_KEYS = 300 };
+
+static void check_table(const ot_schema *schema);
+
+// The keys of one variant (0: of a schema without variants) in the order in which they are written.
+static void check_variant(const ot_schema *schema, int variant) {
+  const ot_key *keys[MOST_KEYS], *key;
+  int count = 0;
+  ot_key_walk walk = {0};
+  while (count < MOST_KEYS && (key = ot_schema_next(schema, variant, &walk)) != NULL) {
+    check_row(schema, key);
+    for (int i = 0; i < count; i++) check_pair(schema, keys[i], key);
+    if (key->object) check_table(key->object);
+    keys[count++] = key;
+  }
+  for (int i = 0; schema->added && (key = schema->added(variant, i)) != NULL; i++) {
+    bool written = false;
+    for (int k = 0; k < count; k++) written = written || keys[k] == key;
+    if (!written) fail_msg("%s: %s comes after no key", schema->name, key->name);
+  }
+}
+
 static void check_table(const ot_schema *schema) {
-  for (int i = 0; i < schema->num_keys; i++) {
-    check_row(schema, &schema->keys[i]);
-    for (int j = 0; j < i; j++) check_pair(schema, &schema->keys[j], &schema->keys[i]);
-    if (schema->keys[i].object) check_table(schema->keys[i].object);
+  if (!schema->variant) check_variant(schema, 0);
+  for (int i = 0; schema->variant && i < OT_FAMILY_COUNT; i++) {
+    check_variant(schema, ot_family_variant((ot_family)i));
   }
 }
 
