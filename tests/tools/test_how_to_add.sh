@@ -44,12 +44,13 @@ end
 
 begin 'an optimizer'
 describe=src/core/describe
-edit 'describe/run.h' $describe/run.h 's/^  OT_OPTIMIZER_MUON,/  OT_OPTIMIZER_PROBE,\n&/'
+edit 'base/choices.h' src/core/base/choices.h 's/^  OT_OPTIMIZER_MUON,/  OT_OPTIMIZER_PROBE,\n&/'
 edit 'describe/optimizer_rules.c' $describe/optimizer_rules.c \
   's/\[OT_OPTIMIZER_MUON\] = "muon",/[OT_OPTIMIZER_PROBE] = "probe", &/
-   s/^    \[OT_OPTIMIZER_MUON\] = {/    [OT_OPTIMIZER_PROBE] = {.op = OT_OP_ADAMW, .moments = 2,\
+   s/^    \[OT_OPTIMIZER_MUON\] = {/    [OT_OPTIMIZER_PROBE] = {.name = OT_OPTIMIZER_PROBE, .moments = 2,\
        .decays = {{"betas[0]", offsetof(ot_run_optimizer, betas[0])},\
                   {"betas[1]", offsetof(ot_run_optimizer, betas[1])}}},\n&/'
+edit 'ops/optimizer.c' $ops/optimizer.c 's/\[OT_OPTIMIZER_MUON\] = OT_OP_MUON/[OT_OPTIMIZER_PROBE] = OT_OP_ADAMW, &/'
 end
 
 begin 'a model family'

@@ -6,6 +6,13 @@
 // The kind of device that runs kernels and holds the arena.
 typedef enum ot_backend { OT_BACKEND_CPU, OT_BACKEND_CUDA, OT_BACKENDS } ot_backend;
 
+// The optimizer of a run. Its rules: describe/optimizer_rules.h, its op: ops/optimizer.h.
+typedef enum ot_optimizer_name {
+  OT_OPTIMIZER_ADAMW,
+  OT_OPTIMIZER_MUON,  // of matrices; AdamW of the rest
+  OT_OPTIMIZERS,
+} ot_optimizer_name;
+
 typedef enum ot_activation {
   OT_ACTIVATION_GELU,       // x * Phi(x), erf form
   OT_ACTIVATION_GELU_TANH,  // HF gelu_new, gelu_pytorch_tanh

@@ -9,10 +9,10 @@ const char *const ot_optimizer_names[] = {
 
 // clang-format off
 static const ot_optimizer_rules rules_of[] = {
-    [OT_OPTIMIZER_ADAMW] = {.op = OT_OP_ADAMW, .moments = 2,
+    [OT_OPTIMIZER_ADAMW] = {.name = OT_OPTIMIZER_ADAMW, .moments = 2,
                             .decays = {{"betas[0]", offsetof(ot_run_optimizer, betas[0])},
                                        {"betas[1]", offsetof(ot_run_optimizer, betas[1])}}},
-    [OT_OPTIMIZER_MUON] = {.op = OT_OP_MUON, .moments = 1,
+    [OT_OPTIMIZER_MUON] = {.name = OT_OPTIMIZER_MUON, .moments = 1,
                            .decays = {{"momentum", offsetof(ot_run_optimizer, momentum)}},
                            .whole_matrices = true, .spectral_updates = true},
 };

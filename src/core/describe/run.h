@@ -123,14 +123,7 @@ typedef struct ot_run_parallel {
                             // not end, is reported; 0 = never
 } ot_run_parallel;
 
-// Rules of each: describe/optimizer_rules.h.
-typedef enum ot_optimizer_name {
-  OT_OPTIMIZER_ADAMW,
-  OT_OPTIMIZER_MUON,  // of matrices; AdamW of the rest
-  OT_OPTIMIZERS,
-} ot_optimizer_name;
-
-// Names as in files, null after the last.
+// Names of optimizers as in files, null after the last.
 extern const char *const ot_optimizer_names[OT_OPTIMIZERS + 1];
 
 // Overrides for parameters whose name matches `pattern`. The first match applies.
@@ -148,8 +141,9 @@ typedef struct ot_run_optimizer {
   double eps;           // adamw
   double weight_decay;  // decoupled, times the learning rate; never on norms and biases
   double clip;          // global gradient norm; 0 = off
-  double momentum;      // muon
-  double adamw_lr;      // muon: peak of the parameters that AdamW updates; 0 = lr
+  double momentum;      // decay of the moment of an optimizer that keeps one
+  double adamw_lr;      // peak of the parameters that AdamW updates where another optimizer updates
+                        // matrices; 0 = lr
   ot_optimizer_group *groups;
   int64_t num_groups;
 } ot_run_optimizer;

@@ -2,6 +2,8 @@
 // Shapes and cost of the optimizer updates.
 #include "ops/optimizer.h"
 
+#include <assert.h>
+
 #include "ops/operands.h"
 
 enum { ADAMW_FLOPS = 16, MUON_FLOPS = 12 };
@@ -120,3 +122,9 @@ const ot_op_info ot_muon_info = {
     .infer = muon_infer,
     .cost = muon_cost,
 };
+
+static const ot_op_kind kinds[] = {
+    [OT_OPTIMIZER_ADAMW] = OT_OP_ADAMW, [OT_OPTIMIZER_MUON] = OT_OP_MUON};
+static_assert(OT_COUNT(kinds) == OT_OPTIMIZERS, "one op for each optimizer");
+
+ot_op_kind ot_optimizer_op(ot_optimizer_name optimizer) { return kinds[optimizer]; }

@@ -30,3 +30,6 @@ extern const ot_op_info ot_adamw_info;
 extern const ot_op_info ot_muon_info;
 
 enum { OT_MUON_ITERATIONS = 5 };
+
+// The op of an optimizer.
+ot_op_kind ot_optimizer_op(ot_optimizer_name optimizer);

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "ops/operands.h"
+#include "ops/optimizer.h"
 #include "schedule/layout.h"
 #include "schedule/tasks.h"
 
@@ -256,7 +257,7 @@ static void append_update(const part_view *p, const update_context *c) {
   const ot_dtype storage = c->view->graph->request.storage;
   const ot_dtype gradients = ot_graph_gradient_type(&c->view->graph->request);
   const ot_dtype moments = ot_graph_moment_type(&c->view->graph->request);
-  ot_task task = ot_task_of(c->view->graph, rules->op);
+  ot_task task = ot_task_of(c->view->graph, ot_optimizer_op(rules->name));
   task.attributes.beta1 = ot_optimizer_decay(run, rules, 0);
   task.attributes.beta2 = ot_optimizer_decay(run, rules, 1);
   set_rates(run, p, &task.attributes);

@@ -33,7 +33,7 @@ ot_status ot_step_check_resume(ot_step_audit *audit, const char *path);
 // clip factor, learning rate and bias corrections from the settings; moments, weights and master
 // copies at some elements of every tensor from their previous values and the reduced gradient.
 // Whatever the layout does, each number of the step must match (ops/optimizer.h). Only the norm is
-// checked of tensors that an op other than AdamW updates.
+// checked of tensors that an optimizer other than AdamW updates.
 ot_status ot_step_check_update(ot_step_audit *audit);
 
 // Checks the batches of the step. Alone: a target is the next token; positions increase from the

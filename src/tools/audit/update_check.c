@@ -47,7 +47,8 @@ typedef struct update_check {
 // The formula below is AdamW's.
 static bool is_looked_at(const update_check *u, const ot_parameter *p) {
   const bool matrix = p->kind == OT_PARAMETER_MATRIX;
-  return ot_parameter_is_trained(p) && ot_optimizer_rules_of(u->run, matrix)->op == OT_OP_ADAMW;
+  const ot_optimizer_name name = ot_optimizer_rules_of(u->run, matrix)->name;
+  return ot_parameter_is_trained(p) && name == OT_OPTIMIZER_ADAMW;
 }
 
 static void choose_rows(update_check *u) {
@@ -133,7 +134,7 @@ static const ot_parameter_part *part_at(const ot_parameter *p, int64_t row) {
 static void rates_of(const update_check *u, const ot_parameter *p, const ot_parameter_part *part,
                      double rates[2]) {
   const ot_run_optimizer *const o = &u->run->optimizer;
-  const bool matrices_differ = ot_optimizer_rules_of(u->run, true)->op != OT_OP_ADAMW;
+  const bool matrices_differ = ot_optimizer_rules_of(u->run, true)->name != OT_OPTIMIZER_ADAMW;
   rates[0] = u->rate * (matrices_differ && o->adamw_lr > 0 ? o->adamw_lr / o->lr : 1);
   rates[1] = p->kind == OT_PARAMETER_VECTOR ? 0 : o->weight_decay;
   for (int64_t i = 0; i < o->num_groups; i++) {
