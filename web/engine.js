@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planning half: a WebAssembly module that answers requests (src/planner/web/web.h). A request is an
-// object; it travels as lines, one node each, and the answer comes back as JSON text.
+// The planning half: a WebAssembly module that answers requests (src/planner/web/web.h). A request
+// is an object; it travels as lines, one node each, and the answer comes back as JSON text.
 'use strict';
 
 // A scalar as it stands in a YAML file, without quotes: the tables of the planner give it a type.

@@ -49,7 +49,7 @@ commands() { ninja -C "$build" -t commands "$1"; }
 compile=$(commands "$(ninja -C "$build" -t targets all | sed -n "s|: CXX_.*||; s|: C_.*||; \|/$unit\.o\$|p" | head -1)" | tail -1)
 at=$PWD/$unit
 [ "$unit" = "$source" ] && at=$planted
-compile=$(sed -E "s| -MD .*||; s| -O[23]||g; s| -I| -I$work/src -I|" <<<"$compile")
+compile=$(sed -E "s| -MD .*||; s| -O[23]||g; s| -I| -I$work/$(cut -d/ -f1-2 <<<"$source") -I|" <<<"$compile")
 (cd "$build" && $compile -O1 -w -o "$work/fault.o" -c "$at") >"$work/log" 2>&1 || fail "$(tail -5 "$work/log")"
 link=$(commands "tests/$test" | tail -1)
 link=${link#: && } link=${link% && :}
