@@ -53,7 +53,10 @@ static const char *const families[] = {"gpt2",
                                        "olmoe",
                                        "gpt-oss",
                                        "gpt-oss-packed",
-                                       "deepseek-v3-yarn"};
+                                       "deepseek-v3-yarn",
+                                       "kimi-k2",
+                                       "glm4-moe",
+                                       "glm4-moe-plain"};
 
 enum { FIRST_FAMILIES = 6 };
 
