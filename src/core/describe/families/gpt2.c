@@ -45,16 +45,16 @@ static const ot_key own[] = {
 };
 
 static const ot_role_names names[OT_ROLES] = {
-    [OT_ROLE_EMBEDDING] = {{"transformer.wte"}},
-    [OT_ROLE_POSITIONS] = {{"transformer.wpe"}},
-    [OT_ROLE_ATTENTION_NORM] = {{"ln_1"}},
-    [OT_ROLE_QKV] = {{"attn.c_attn"}, .transposed = true},
-    [OT_ROLE_ATTENTION_OUTPUT] = {{"attn.c_proj"}, .transposed = true},
-    [OT_ROLE_MLP_NORM] = {{"ln_2"}},
-    [OT_ROLE_GATE_UP] = {{"mlp.c_fc"}, .transposed = true},
-    [OT_ROLE_DOWN] = {{"mlp.c_proj"}, .transposed = true},
-    [OT_ROLE_FINAL_QUERY] = {{"transformer.residual"}},
-    [OT_ROLE_FINAL_NORM] = {{"transformer.ln_f"}},
+    [OT_ROLE_EMBEDDING] = {.part = {"transformer.wte"}},
+    [OT_ROLE_POSITIONS] = {.part = {"transformer.wpe"}},
+    [OT_ROLE_ATTENTION_NORM] = {.part = {"ln_1"}},
+    [OT_ROLE_QKV] = {.part = {"attn.c_attn"}, .transposed = true},
+    [OT_ROLE_ATTENTION_OUTPUT] = {.part = {"attn.c_proj"}, .transposed = true},
+    [OT_ROLE_MLP_NORM] = {.part = {"ln_2"}},
+    [OT_ROLE_GATE_UP] = {.part = {"mlp.c_fc"}, .transposed = true},
+    [OT_ROLE_DOWN] = {.part = {"mlp.c_proj"}, .transposed = true},
+    [OT_ROLE_FINAL_QUERY] = {.part = {"transformer.residual"}},
+    [OT_ROLE_FINAL_NORM] = {.part = {"transformer.ln_f"}},
 };
 
 const ot_family_row ot_family_gpt2 = {

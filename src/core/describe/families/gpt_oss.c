@@ -33,11 +33,11 @@ static const ot_key own[] = {
 };
 
 static const ot_role_names names[OT_ROLES] = {
-    [OT_ROLE_ROUTER] = {{"mlp.router"}},
-    [OT_ROLE_EXPERT_GATE_UP] = {{"mlp.experts.gate_up_proj[#]"},
+    [OT_ROLE_ROUTER] = {.part = {"mlp.router"}},
+    [OT_ROLE_EXPERT_GATE_UP] = {.part = {"mlp.experts.gate_up_proj[#]"},
                                 .transposed = true,
                                 .interleaved = true},
-    [OT_ROLE_EXPERT_DOWN] = {{"mlp.experts.down_proj[#]"}, .transposed = true},
+    [OT_ROLE_EXPERT_DOWN] = {.part = {"mlp.experts.down_proj[#]"}, .transposed = true},
 };
 
 const ot_family_row ot_family_gpt_oss = {

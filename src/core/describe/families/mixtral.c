@@ -23,9 +23,10 @@ static const ot_key own[] = {
 };
 
 static const ot_role_names names[OT_ROLES] = {
-    [OT_ROLE_ROUTER] = {{"block_sparse_moe.gate"}},
-    [OT_ROLE_EXPERT_GATE_UP] = {{"block_sparse_moe.experts.#.w1", "block_sparse_moe.experts.#.w3"}},
-    [OT_ROLE_EXPERT_DOWN] = {{"block_sparse_moe.experts.#.w2"}},
+    [OT_ROLE_ROUTER] = {.part = {"block_sparse_moe.gate"}},
+    [OT_ROLE_EXPERT_GATE_UP] = {.part = {"block_sparse_moe.experts.#.w1",
+                                         "block_sparse_moe.experts.#.w3"}},
+    [OT_ROLE_EXPERT_DOWN] = {.part = {"block_sparse_moe.experts.#.w2"}},
 };
 
 const ot_family_row ot_family_mixtral = {

@@ -28,8 +28,8 @@ static const ot_key own[] = {
 };
 
 static const ot_role_names names[OT_ROLES] = {
-    [OT_ROLE_QKV] = {{"self_attn.qkv_proj"}},
-    [OT_ROLE_GATE_UP] = {{"mlp.gate_up_proj"}},
+    [OT_ROLE_QKV] = {.part = {"self_attn.qkv_proj"}},
+    [OT_ROLE_GATE_UP] = {.part = {"mlp.gate_up_proj"}},
 };
 
 // transformers treats yarn as its old name of longrope.

@@ -30,8 +30,9 @@ static const ot_key own[] = {
 };
 
 static const ot_role_names names[OT_ROLES] = {
-    [OT_ROLE_SHARED_GATE_UP] = {{"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj"}},
-    [OT_ROLE_SHARED_DOWN] = {{"mlp.shared_expert.down_proj"}},
+    [OT_ROLE_SHARED_GATE_UP] = {.part = {"mlp.shared_expert.gate_proj",
+                                         "mlp.shared_expert.up_proj"}},
+    [OT_ROLE_SHARED_DOWN] = {.part = {"mlp.shared_expert.down_proj"}},
 };
 
 const ot_family_row ot_family_qwen2_moe = {
