@@ -292,7 +292,7 @@ __global__ void __launch_bounds__(OT_PRODUCT_THREADS) rows_kernel(rows_task<R> t
 }
 
 template <class R>
-__global__ void __launch_bounds__(OT_PRODUCT_THREADS, sizeof(R) == 4 ? 3 : 1)
+__global__ void __launch_bounds__(OT_PRODUCT_THREADS, sizeof(R) == 4 ? 3 : 2)
     weights_kernel(weights_task<R> t) {
   const int64_t e = blockIdx.z, begin = t.g.offsets[e];
   const ot_operand<R> dw = {t.dw, t.C, 1, e * t.O * t.C};
