@@ -54,12 +54,12 @@ edit 'ops/optimizer.c' $ops/optimizer.c 's/\[OT_OPTIMIZER_MUON\] = OT_OP_MUON/[O
 end
 
 begin 'a model family'
-new 'describe/families' $describe/families/probe.c $describe/families/llama.c \
-  's/ot_family_llama/ot_family_probe/; s/"llama"/"probe"/; s/Llama/Probe/'
-edit 'describe/model.h' $describe/model.h 's/^  OT_FAMILY_LLAMA,/&\n  OT_FAMILY_PROBE,/'
+new 'describe/families' $describe/families/probed.c $describe/families/llama.c \
+  's/ot_family_llama/ot_family_probed/; s/"llama"/"probed"/; s/Llama/Probed/'
+edit 'describe/model.h' $describe/model.h 's/^  OT_FAMILY_LLAMA,/&\n  OT_FAMILY_PROBED,/'
 edit 'describe/family.c' $describe/family.c \
-  's/^extern const ot_family_row ot_family_llama;/&\nextern const ot_family_row ot_family_probe;/
-   s/^    \[OT_FAMILY_LLAMA\] = .*/&\n    [OT_FAMILY_PROBE] = \&ot_family_probe,/'
+  's/^extern const ot_family_row ot_family_llama;/&\nextern const ot_family_row ot_family_probed;/
+   s/^    \[OT_FAMILY_LLAMA\] = .*/&\n    [OT_FAMILY_PROBED] = \&ot_family_probed,/'
 end
 
 begin 'a pipeline schedule'
@@ -79,7 +79,7 @@ cmake -S . -B build -G Ninja -DOT_CUDA=OFF -DOT_MPI=OFF >log && cmake --build bu
 orthant=$work/build/orthant
 build/examples/probe || fail 'the op has no kernel'
 mkdir model
-sed 's/"llama"/"probe"/; s/LlamaForCausalLM/ProbeForCausalLM/' "$fixtures/llama/config.json" >model/config.json
+sed 's/"llama"/"probed"/; s/LlamaForCausalLM/ProbedForCausalLM/' "$fixtures/llama/config.json" >model/config.json
 "$orthant" plan --model model --cluster h100 --gpus 8 --global-batch-size 8 --sequence-length 64 --pp 2 --pipeline gpipe \
   --top 1 --emit run=run.yaml >plan || fail 'no plan of the family'
 for value in gpipe probe; do
