@@ -14,7 +14,6 @@
 #include "host/heap.h"
 #include "search/bound.h"
 #include "search/space.h"
-#include "search/step_bound.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
 

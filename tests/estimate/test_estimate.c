@@ -16,7 +16,7 @@
 #include "host/heap.h"
 #include "runtime/model_runtime.h"
 #include "runtime/training_request.h"
-#include "search/step_bound.h"
+#include "search/bound.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
 #include "forecast/prediction.h"

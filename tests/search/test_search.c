@@ -21,7 +21,6 @@
 #include "search/bound.h"
 #include "search/search.h"
 #include "search/space.h"
-#include "search/step_bound.h"
 #include "software/ability_check.h"
 #include "support/paper_job.h"
 #include "support/rank_case_models.h"

@@ -99,7 +99,7 @@ typedef struct ot_replayed_step {
   ot_replayed_action *actions;  // [num_actions] in order per stage
 } ot_replayed_step;
 
-// Lower bounds of an estimate (search/step_bound.h).
+// Lower bounds of an estimate (search/bound.h).
 typedef struct ot_estimate_bound {
   double step_s;
   int64_t peak;

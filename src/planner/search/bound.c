@@ -8,7 +8,6 @@
 #include "estimate/teacher_cost.h"
 #include "search/bound_stage.h"
 #include "search/space.h"
-#include "search/step_bound.h"
 
 // The bound adds terms in another order than the estimate: this factor covers the rounding.
 static const double rounding = 1 - 0x1p-40;

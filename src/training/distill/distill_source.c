@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distiller behind the interface, and its figure.
+// Implements the source of targets by a distiller, and computes the divergence from the teacher.
 #include "distill/distill_source.h"
 
 #include <math.h>

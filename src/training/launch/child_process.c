@@ -27,9 +27,9 @@ void ot_child_adopt_all(void) { prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); }
 
 // ---- start ----
 
-// In the new process.
-static _Noreturn void execute(char *const *words) {
-  execvp(words[0], words);
+// In the new process, in the folder that is given, or in that of this process.
+static _Noreturn void execute(const char *folder, char *const *words) {
+  if (!folder || chdir(folder) == 0) execvp(words[0], words);
   fprintf(stderr, "error: cannot start %s: %s\n", words[0], strerror(errno));
   fflush(stderr);
   _exit(127);
@@ -62,7 +62,7 @@ static void become_watched(const void *context) {
   ot_child_setup(w->last_signal);
   put_nothing_on_stdin();
   dup2(w->errors, STDERR_FILENO);
-  execute(w->words);
+  execute(NULL, w->words);
 }
 
 ot_status ot_child_start(char *const *words, int last_signal, ot_child *child) {
@@ -95,9 +95,7 @@ static void become_filed(const void *context) {
   put_nothing_on_stdin();
   if (results >= 0) dup2(results, STDOUT_FILENO);
   if (errors >= 0) dup2(errors, STDERR_FILENO);
-  if (!c->folder || chdir(c->folder) == 0) execute(c->words);
-  fprintf(stderr, "error: cannot start %s: %s\n", c->words[0], strerror(errno));
-  fflush(stderr);
+  execute(c->folder, c->words);
 }
 
 ot_status ot_child_start_with_files(const ot_child_files *files, pid_t *process) {

@@ -24,8 +24,8 @@ static ot_status check_all(ot_session *s, int64_t step, ot_arena *arena) {
   const int64_t every = s->run->audit.every;
   for (int i = 0; i < s->request->num_checks; i++) {
     const ot_loop_check *const check = &s->request->checks[i];
-    const bool behind = check->follows && step > 1 && ot_session_due(step - 1, every);
-    if (behind || ot_session_due(step, every)) OT_TRY(check_once(s, step, check, arena));
+    const bool step_after = check->follows && step > 1 && ot_session_due(step - 1, every);
+    if (step_after || ot_session_due(step, every)) OT_TRY(check_once(s, step, check, arena));
   }
   return OT_OK;
 }

@@ -131,7 +131,7 @@ static ot_status save_now(ot_saving *saving, const ot_session *s, bool last) {
   return conclude(saving, s, step, status, last);
 }
 
-static ot_status start_beside(ot_saving *saving, const ot_session *s) {
+static ot_status start_async(ot_saving *saving, const ot_session *s) {
   const int64_t step = ot_session_step(s);
   saving->due = false;
   const ot_status status = start(saving, s);
@@ -144,7 +144,7 @@ ot_status ot_saving_save(ot_saving *saving, const ot_session *s) {
   if (ot_session_step(s) == saving->saved_step) return OT_OK;
   if (!s->run->checkpoint.async) return save_now(saving, s, false);
   saving->due = saving->under_way >= 0;
-  return saving->due ? OT_OK : start_beside(saving, s);
+  return saving->due ? OT_OK : start_async(saving, s);
 }
 
 // ---- when to save ----
@@ -210,5 +210,5 @@ ot_status ot_saving_poll(ot_saving *saving, const ot_session *s, bool busy) {
   const int64_t step = saving->under_way;
   saving->under_way = -1;
   OT_TRY(conclude(saving, s, step, status, false));
-  return saving->due ? start_beside(saving, s) : OT_OK;
+  return saving->due ? start_async(saving, s) : OT_OK;
 }
