@@ -13,13 +13,13 @@
 #include "describe/pipeline_rules.h"
 #include "estimate/estimate.h"
 #include "estimate/job_check.h"
+#include "forecast/prediction.h"
 #include "host/heap.h"
 #include "runtime/model_runtime.h"
 #include "runtime/training_request.h"
 #include "search/bound.h"
 #include "support/paper_job.h"
 #include "support/tiny_model.h"
-#include "forecast/prediction.h"
 #include "train/trainer.h"
 
 typedef struct estimate_case {

@@ -19,8 +19,8 @@
 #include "estimate/estimate.h"
 #include "estimate/job_check.h"
 #include "files/config_file.h"
-#include "host/heap.h"
 #include "forecast/prediction.h"
+#include "host/heap.h"
 
 enum { MOST_RANKS = 64, MOST_PAIRS = 1024, CASES_OF_A_PAIR = 3, SAMPLE = 12, DRAWS = 4000 };
 

@@ -10,11 +10,11 @@
 #include <cmocka.h>
 
 #include "describe/engine.h"
+#include "forecast/prediction.h"
 #include "host/heap.h"
 #include "ops/operands.h"
 #include "simulate/price_measured.h"
 #include "support/tiny_model.h"
-#include "forecast/prediction.h"
 
 // linear: 100 GFLOP/s and 10 GB/s per thread, 2 us per call, and 8 us more to wake threads.
 static const ot_kernel_rates kernels[] = {

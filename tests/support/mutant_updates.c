@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "base/math.h"
+#include "describe/learning_rate.h"
 #include "support/mutant.h"
 #include "support/mutant_tasks.h"
-#include "describe/learning_rate.h"
 
 enum { CLIP_PHASE = 1 << OT_PHASE_CLIP, NORM_PHASE = 1 << OT_PHASE_NORM };
 

@@ -7,8 +7,8 @@
 
 #include "audit/audit.h"
 #include "audit/state_watch.h"
-#include "support/scratch.h"
 #include "runtime/health.h"
+#include "support/scratch.h"
 
 enum { CAUSALITY_TRIALS = 3, DRIFT_TOKENS = 16 };
 

@@ -11,8 +11,8 @@
 
 #include "base/text.h"
 #include "data/data_loader.h"
-#include "support/audit_case.h"
 #include "runtime/noise_scale.h"
+#include "support/audit_case.h"
 
 enum { BATCH = 8, MAX_ELEMENTS = 40000 };
 

@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "runtime/noise_scale.h"
 #include "schedule/reduce.h"
 #include "support/tiny_plan.h"
-#include "runtime/noise_scale.h"
 
 static void must_be(double found, double expected, double tolerance) {
   if (!(fabs(found - expected) <= tolerance)) fail_msg("%.17g instead of %.17g", found, expected);

@@ -19,10 +19,10 @@
 #include "base/text.h"
 #include "files/config_file.h"
 #include "files/disk.h"
+#include "record/spike_watch.h"
 #include "support/scratch.h"
 #include "support/shards.h"
 #include "train/loop.h"
-#include "record/spike_watch.h"
 
 enum { STEPS = 30, SAVED = 20, FAULTY = 26, BATCH = 2, SEQUENCE = 8, SAID_BYTES = 1 << 16 };
 

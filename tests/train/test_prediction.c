@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
+#include "forecast/prediction.h"
 #include "host/heap.h"
 #include "support/tiny_model.h"
-#include "forecast/prediction.h"
 
 enum { MICRO_BATCHES = 4 };
 

@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
+#include "forecast/run_tasks.h"
 #include "support/arena_fixture.h"
 #include "support/rank_case_models.h"
-#include "forecast/run_tasks.h"
 
 enum { RANKS = 12, LOCAL = 1, TRAINING = 1 << 20 };
 

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "host/clock.h"
-#include "support/audit_case.h"
 #include "record/straggler.h"
+#include "support/audit_case.h"
 
 enum { RANKS = 4, SLOW = 2, STEPS = 3 * OT_STRAGGLER_WINDOW };
 

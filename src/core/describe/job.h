@@ -66,8 +66,8 @@ typedef struct ot_job {
   double memory_margin;  // share of the estimated memory that plans leave free in addition to it
   const ot_step_correction *correction;  // of all estimates, from outside; null: none
   const ot_run *run;  // engine orthant: settings other than degrees (optimizer, ...)
-  const struct ot_teacher_pricer *teacher;  // of a live teacher of `run`
-                                            // (simulate/teacher_price.h); null: it is not priced
+  // Price of a live teacher of `run` (simulate/teacher_price.h); null: it is not priced.
+  const struct ot_teacher_pricer *teacher;
   ot_candidate given;  // fixed degrees; 0 and -1 are searched
   bool even_chunks;    // searched: only pipelines whose chunks have equal numbers of layers
   // Layers of each pipeline chunk, in model order, of candidates with `num_chunks` chunks; 0: the

@@ -7,9 +7,6 @@
 
 #include "base/extremes.h"
 #include "base/status.h"
-#include "workspace/blocks.h"
-#include "workspace/muon_layout.h"
-#include "workspace/workspace_rules.h"
 #include "ops/attention.h"
 #include "ops/decode.h"
 #include "ops/grouped.h"
@@ -17,6 +14,9 @@
 #include "ops/head_norm.h"
 #include "ops/operands.h"
 #include "ops/route.h"
+#include "workspace/blocks.h"
+#include "workspace/muon_layout.h"
+#include "workspace/workspace_rules.h"
 
 enum {
   VECTOR_BYTES = 64,

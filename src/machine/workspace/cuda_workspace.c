@@ -4,13 +4,13 @@
 
 #include <stddef.h>
 
-#include "workspace/muon_layout.h"
-#include "workspace/workspace.h"
-#include "workspace/workspace_rules.h"
 #include "ops/decode.h"
 #include "ops/head.h"
 #include "ops/head_norm.h"
 #include "ops/route.h"
+#include "workspace/muon_layout.h"
+#include "workspace/workspace.h"
+#include "workspace/workspace_rules.h"
 
 enum { DOUBLE = 8, WORD = 4 };  // bytes
 

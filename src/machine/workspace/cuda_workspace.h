@@ -2,8 +2,8 @@
 // Layouts of the workspaces of CUDA kernels, which size them and place their regions. Pure.
 #pragma once
 
-#include "workspace/blocks.h"
 #include "ops/op.h"
+#include "workspace/blocks.h"
 
 // ---- how work is divided into blocks of threads ----
 

@@ -60,8 +60,7 @@ static ot_status check_weights(ot_world *world, const char *path, ot_arena *aren
   OT_TRY(ot_world_agree(world, list_files(path, arena, &list)));
   for (int64_t i = 0; i < list.count; i++) hash = ot_hash_text(hash, list.name[i]);
   OT_TRY(ot_world_check_file(world, path, hash));
-  for (int64_t i = 0; i < list.count; i++)
-    OT_TRY(ot_same_file_check(world, list.name[i], true));
+  for (int64_t i = 0; i < list.count; i++) OT_TRY(ot_same_file_check(world, list.name[i], true));
   return OT_OK;
 }
 
