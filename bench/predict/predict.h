@@ -5,8 +5,8 @@
 
 #include "cli/options.h"
 #include "files/config_file.h"
-#include "measure/task_timings.h"
 #include "forecast/prediction.h"
+#include "measure/task_timings.h"
 
 // One configuration of the grid.
 typedef struct ot_predict_case {
