@@ -51,14 +51,15 @@ named() {
   [ "$(grep -c '^error: ' "$work/err.txt")" -le "${3:-1}" ] || fail "more than ${3:-1} errors"
 }
 
-# The box was left with a job whose launcher may hang: a new one.
+# The box was left with a job whose launcher may hang: a new one. Hosts see the folder in which it is
+# made, which has the program.
 renew() {
   local old=$CLUSTER_BOX
   cp -r run.yaml train.* "$work"
   cd "$work" || exit 1
   "$box" down
   { wait "$job"; } 2>/dev/null
-  CLUSTER_BOX=$("$box" up --ranks-per-host 2 --disk 2M) || fail "no box after $old"
+  CLUSTER_BOX=$(cd "$root" && "$box" up --ranks-per-host 2 --disk 2M) || fail "no box after $old"
   cd "$CLUSTER_BOX/shared" && cp "$work"/{run.yaml,train.*} .
 }
 
