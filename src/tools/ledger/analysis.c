@@ -49,7 +49,7 @@ static int budget_of(const ot_ledger_policy *p, double budget) {
 
 ot_status ot_ledger_gather_base(const ot_ledger *ledger, int pairs, ot_baseline *out) {
   const ot_ledger_policy *const p = &ledger->policy;
-  ot_ledger_arms arms = {0};
+  const ot_ledger_arms arms = ot_ledger_list_base(ledger, pairs);
   *out = (ot_baseline){.scales = (int)p->num_scales,
                        .seeds = pairs,
                        .along_ladder = p->slope.from == 1,
@@ -57,7 +57,6 @@ ot_status ot_ledger_gather_base(const ot_ledger *ledger, int pairs, ot_baseline 
   for (int i = 0; i < out->budgets; i++) out->factor[i] = p->slope.factors[i];
   for (int s = 0; s < out->scales; s++)
     for (int i = 0; i < OT_LEDGER_BUDGETS; i++) clear(out->budget_loss[s][i]);
-  OT_TRY(ot_ledger_list_base(ledger, pairs, &arms));
   for (int64_t i = 0; i < arms.count; i++) {
     const ot_ledger_arm *const arm = &arms.arm[i];
     const ot_node *run;
@@ -125,9 +124,8 @@ static ot_status gather_pair(pair_sum *sum, const ot_ledger_arm *base_arm) {
 
 ot_status ot_ledger_gather(const ot_ledger *ledger, const ot_ledger_change *const *changes,
                            int num_changes, int pairs, ot_ledger_arm_facts *out) {
-  ot_ledger_arms arms = {0};
+  const ot_ledger_arms arms = ot_ledger_list_arms(ledger, changes, num_changes, pairs);
   memset(out, 0, sizeof *out);
-  OT_TRY(ot_ledger_list_arms(ledger, changes, num_changes, pairs, &arms));
   pair_sum sum = {.ledger = ledger, .facts = out};
   for (int i = 0; i < num_changes; i++) sum.seeds_only = sum.seeds_only || changes[i]->seeds_only;
   for (int64_t i = 0; i < arms.count; i++)
@@ -280,13 +278,6 @@ ot_status ot_ledger_analyse(const ot_ledger *ledger, const ot_ledger_change *cha
 
 // ---- lines ----
 
-static void write_pair(ot_json_writer *line, const char *key, double low, double high) {
-  ot_json_array(line, key);
-  ot_json_real(line, NULL, low);
-  ot_json_real(line, NULL, high);
-  ot_json_end(line);
-}
-
 static void write_scales(const ot_ledger *ledger, ot_json_writer *line, const char *key,
                          const ot_measured *values) {
   ot_json_object(line, key);
@@ -303,7 +294,7 @@ static ot_status record_look(ot_ledger *ledger, const ot_ledger_look *l) {
   write_scales(ledger, &line, "ln_m", l->m.ln_m);
   ot_json_object(&line, "ci_scale");
   for (int s = 0; s < ledger->policy.num_scales; s++)
-    write_pair(&line, ledger->policy.scales[s].name, l->m.ln_m[s].low, l->m.ln_m[s].high);
+    ot_record_add_pair(&line, ledger->policy.scales[s].name, l->m.ln_m[s].low, l->m.ln_m[s].high);
   ot_json_end(&line);
   write_scales(ledger, &line, "slope", l->m.slope);
   ot_json_object(&line, "rho");
@@ -316,12 +307,12 @@ static ot_status record_look(ot_ledger *ledger, const ot_ledger_look *l) {
   ot_json_end(&line);
   ot_json_real(&line, "mean", l->m.mean.value);
   ot_json_real(&line, "se", l->m.mean.se);
-  write_pair(&line, "ci", l->m.mean.low, l->m.mean.high);
+  ot_record_add_pair(&line, "ci", l->m.mean.low, l->m.mean.high);
   ot_json_boolean(&line, "by_rounding", l->m.by_rounding);
   ot_json_real(&line, "p", l->m.mean.p);
   ot_json_real(&line, "level", l->level);
   ot_json_real(&line, "trend", l->m.trend.value);
-  write_pair(&line, "trend_ci", l->m.trend.low, l->m.trend.high);
+  ot_record_add_pair(&line, "trend_ci", l->m.trend.low, l->m.trend.high);
   ot_json_text(&line, "slope_from", ledger->policy.slope.from == 1 ? "ladder" : "budgets");
   ot_json_text(&line, "policy", ledger->policy_hash);
   ot_json_integer(&line, "other_builds", l->facts.other_builds);
@@ -339,14 +330,14 @@ static ot_status record_verdict(ot_ledger *ledger, const ot_ledger_look *l,
   ot_json_text(&line, "why", l->why);
   ot_json_integer(&line, "look", l->look + 1);
   ot_json_real(&line, "m", exp(l->m.mean.value));
-  write_pair(&line, "ci", exp(l->m.mean.low), exp(l->m.mean.high));
+  ot_record_add_pair(&line, "ci", exp(l->m.mean.low), exp(l->m.mean.high));
   ot_json_real(&line, "shrunk", exp(l->shrunk));
   ot_json_real(&line, "m_quality", exp(l->ln_quality));
   ot_json_real(&line, "m_seconds", exp(l->ln_seconds));
-  write_pair(&line, "planned_seconds", target->base_s, target->change_s);
+  ot_record_add_pair(&line, "planned_seconds", target->base_s, target->change_s);
   ot_json_real(&line, "m_speed", speed);
   ot_json_real(&line, "m_total", exp(l->ln_quality) * speed);
-  write_pair(&line, "at_target", exp(l->m.at_target.low), exp(l->m.at_target.high));
+  ot_record_add_pair(&line, "at_target", exp(l->m.at_target.low), exp(l->m.at_target.high));
   ot_json_real(&line, "cost_flops", l->facts.flops);
   return ot_record_append(&ledger->record, &line, ledger->arena);
 }

@@ -2,7 +2,12 @@
 // The jobs that a ledger needs, and their order.
 #include "ledger/ledger.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "files/content_hash.h"
@@ -25,15 +30,55 @@ ot_status ot_ledger_set_base(ot_ledger *ledger, const char *path) {
   return hash_file(ledger->arena, path, &ledger->base_hash);
 }
 
-ot_status ot_ledger_open(const char *directory, const ot_presets *presets, ot_arena *arena,
-                         ot_ledger *out) {
-  *out = (ot_ledger){.directory = directory, .arena = arena, .presets = *presets};
-  OT_TRY(ot_ledger_policy_load(directory, arena, &out->policy));
-  OT_CHECK(out->policy.tuning.num_keys <= OT_LEDGER_TUNED, OT_USAGE, "tuning.keys: at most %d (%s)",
-           OT_LEDGER_TUNED, out->policy.path);
-  OT_TRY(ot_ledger_set_base(out, out->policy.base));
-  OT_TRY(hash_file(arena, out->policy.path, &out->policy_hash));
-  return ot_record_read(ot_disk_join(arena, directory, "ledger.jsonl"), arena, &out->record);
+ot_status ot_ledger_open(ot_ledger *l) {
+  OT_TRY(ot_ledger_policy_load(l->directory, l->arena, &l->policy));
+  OT_CHECK(l->policy.tuning.num_keys <= OT_LEDGER_TUNED, OT_USAGE, "tuning.keys: at most %d (%s)",
+           OT_LEDGER_TUNED, l->policy.path);
+  OT_TRY(ot_ledger_set_base(l, l->policy.base));
+  OT_TRY(hash_file(l->arena, l->policy.path, &l->policy_hash));
+  return ot_record_read(ot_disk_join(l->arena, l->directory, "ledger.jsonl"), l->arena, &l->record);
+}
+
+void ot_ledger_announce(const ot_ledger *ledger, const char *format, ...) {
+  va_list arguments, again;
+  if (!ledger->progress) return;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  const size_t bytes = (size_t)vsnprintf(NULL, 0, format, arguments) + 1;
+  char *const line = ot_arena_take(ledger->arena, (int64_t)bytes);
+  vsnprintf(line, bytes, format, again);
+  va_end(again);
+  va_end(arguments);
+  ledger->progress(line);
+}
+
+const char *ot_ledger_base_path(const ot_ledger *l, const char *name) {
+  const int64_t folder = ot_disk_base_name(l->policy.base) - l->policy.base;
+  return ot_arena_format(l->arena, "%s%s", ot_arena_text(l->arena, l->policy.base, folder), name);
+}
+
+ot_status ot_ledger_path_from(ot_arena *arena, const char *path, const char *from,
+                              const char **out) {
+  char here[OT_PATH_BYTES], there[OT_PATH_BYTES];
+  *out = path;
+  if (path[0] == '/') return OT_OK;
+  if (!getcwd(here, sizeof here)) return ot_disk_fail("find", "the current directory", errno);
+  if (!realpath(from, there)) return ot_disk_fail("find", from, errno);
+  *out = ot_disk_path_from(arena, ot_disk_join(arena, here, path), there);
+  return OT_OK;
+}
+
+int ot_ledger_find_scale(const ot_ledger *l, const char *name) {
+  for (int i = 0; i < l->policy.num_scales; i++)
+    if (ot_text_equal(l->policy.scales[i].name, name)) return i;
+  return -1;
+}
+
+ot_status ot_ledger_choose_pairs(const ot_ledger *l, int wanted, int *pairs) {
+  *pairs = wanted > 0 ? wanted : l->policy.looks.pairs[0];
+  OT_CHECK(*pairs <= l->policy.seeds.count, OT_USAGE, "--pairs %d: the policy has %d seeds", *pairs,
+           l->policy.seeds.count);
+  return OT_OK;
 }
 
 int ot_ledger_next_look(const ot_ledger *ledger, const char *change) {
@@ -86,20 +131,21 @@ static void add_budgets(const ot_ledger *ledger, ot_ledger_arm arm, ot_ledger_ar
   }
 }
 
-ot_status ot_ledger_list_base(const ot_ledger *ledger, int pairs, ot_ledger_arms *arms) {
+ot_ledger_arms ot_ledger_list_base(const ot_ledger *ledger, int pairs) {
+  ot_ledger_arms arms = {0};
   ot_ledger_arm arm = ot_ledger_arm_of(ledger, NULL, 0);
   for (arm.scale = 0; arm.scale < ledger->policy.num_scales; arm.scale++)
-    for (arm.seed = 0; arm.seed < pairs; arm.seed++) add_budgets(ledger, arm, arms);
-  return OT_OK;
+    for (arm.seed = 0; arm.seed < pairs; arm.seed++) add_budgets(ledger, arm, &arms);
+  return arms;
 }
 
-ot_status ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
-                              int num_changes, int pairs, ot_ledger_arms *arms) {
+ot_ledger_arms ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
+                                   int num_changes, int pairs) {
   ot_ledger_arm own = ot_ledger_arm_of(ledger, changes, num_changes);
-  OT_TRY(ot_ledger_list_base(ledger, pairs, arms));
+  ot_ledger_arms arms = ot_ledger_list_base(ledger, pairs);
   for (own.scale = 0; own.scale < ledger->policy.num_scales; own.scale++)
-    for (own.seed = 0; own.seed < pairs; own.seed++) add(ledger, arms, own);
-  return OT_OK;
+    for (own.seed = 0; own.seed < pairs; own.seed++) add(ledger, &arms, own);
+  return arms;
 }
 
 // ---- tuning ----
@@ -117,13 +163,14 @@ static void add_factors(const ot_ledger *ledger, ot_ledger_arm arm, ot_ledger_ar
   }
 }
 
-ot_status ot_ledger_list_tuning(const ot_ledger *ledger, const ot_ledger_change *const *changes,
-                                int num_changes, ot_ledger_arms *arms) {
+ot_ledger_arms ot_ledger_list_tuning(const ot_ledger *ledger,
+                                     const ot_ledger_change *const *changes, int num_changes) {
   const ot_ledger_arm base = {.budget = 1};
   const ot_ledger_arm own = {.changes = changes, .num_changes = num_changes, .budget = 1};
-  add_factors(ledger, base, arms);
-  if (num_changes > 0) add_factors(ledger, own, arms);
-  return OT_OK;
+  ot_ledger_arms arms = {0};
+  add_factors(ledger, base, &arms);
+  if (num_changes > 0) add_factors(ledger, own, &arms);
+  return arms;
 }
 
 static bool has_tuned(const ot_ledger *ledger, const char *name) {
@@ -160,8 +207,7 @@ static ot_status choose(ot_ledger *ledger, const ot_ledger_arm *arms, int key) {
 ot_status ot_ledger_tune(ot_ledger *ledger, const ot_ledger_change *const *changes,
                          int num_changes) {
   const ot_ledger_policy *const p = &ledger->policy;
-  ot_ledger_arms arms = {0};
-  OT_TRY(ot_ledger_list_tuning(ledger, changes, num_changes, &arms));
+  const ot_ledger_arms arms = ot_ledger_list_tuning(ledger, changes, num_changes);
   for (int64_t i = 0; i < arms.count; i += p->tuning.num_keys * p->tuning.num_factors) {
     if (has_tuned(ledger, ot_ledger_arm_name(&arms.arm[i], ledger->arena))) continue;
     for (int k = 0; k < p->tuning.num_keys; k++)

@@ -7,21 +7,45 @@
 #include "ledger/record.h"
 
 typedef struct ot_ledger {
+  // Set by the caller before the ledger is opened or begun.
   const char *directory;
-  ot_arena *arena;
+  ot_arena *arena;  // everything lives in it
   ot_presets presets;
+  int jobs;                            // processes at a time, at least 1
+  void (*progress)(const char *line);  // a line about what happened, no line break; null: none
   ot_ledger_policy policy;
   ot_record record;
   const char *base_hash;    // of the file of the baseline
   const char *policy_hash;  // of policy.yaml
 } ot_ledger;
 
-// Reads policy and record of `directory`. Everything lives in `arena`.
-ot_status ot_ledger_open(const char *directory, const ot_presets *presets, ot_arena *arena,
-                         ot_ledger *out);
+// Reads policy and record of the directory.
+ot_status ot_ledger_open(ot_ledger *ledger);
+
+// Writes the policy of a new ledger, with a ladder below the RUN.yaml at `base`, and opens it.
+// OT_USAGE if the directory has a policy, or the run does not have exactly one validation set.
+ot_status ot_ledger_begin(ot_ledger *ledger, const char *base);
+
+// Formats a line as printf does, in the arena, and passes it to `progress`.
+void ot_ledger_announce(const ot_ledger *ledger, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 // Takes another file as the baseline.
 ot_status ot_ledger_set_base(ot_ledger *ledger, const char *path);
+
+// The path of the file `name` next to the baseline; in the arena.
+const char *ot_ledger_base_path(const ot_ledger *ledger, const char *name);
+
+// The path of a file, of the current directory unless it is absolute, as the files of the existing
+// directory `from` name it; in `arena`.
+ot_status ot_ledger_path_from(ot_arena *arena, const char *path, const char *from,
+                              const char **out);
+
+// The index of the scale `name`; -1: the policy has none.
+int ot_ledger_find_scale(const ot_ledger *ledger, const char *name);
+
+// The pairs that are `wanted`; 0: those of the first look. OT_USAGE if there are fewer seeds.
+ot_status ot_ledger_choose_pairs(const ot_ledger *ledger, int wanted, int *pairs);
 
 enum { OT_LEDGER_TUNED = 4 };
 
@@ -93,18 +117,22 @@ typedef struct ot_ledger_arms {
 
 // The arms of `changes` for `pairs` pairs at all scales, after those of the baseline and its
 // slopes; scale by scale, so that what a scale says of the next is known before that runs.
-ot_status ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
-                              int num_changes, int pairs, ot_ledger_arms *arms);
+ot_ledger_arms ot_ledger_list_arms(const ot_ledger *ledger, const ot_ledger_change *const *changes,
+                                   int num_changes, int pairs);
 // The same for the baseline alone.
-ot_status ot_ledger_list_base(const ot_ledger *ledger, int pairs, ot_ledger_arms *arms);
+ot_ledger_arms ot_ledger_list_base(const ot_ledger *ledger, int pairs);
 
 // The runs that tuning compares at the first scale, with a seed of their own.
-ot_status ot_ledger_list_tuning(const ot_ledger *ledger, const ot_ledger_change *const *changes,
-                                int num_changes, ot_ledger_arms *arms);
+ot_ledger_arms ot_ledger_list_tuning(const ot_ledger *ledger,
+                                     const ot_ledger_change *const *changes, int num_changes);
 
 // Chooses the best of them and records it ("tune").
 ot_status ot_ledger_tune(ot_ledger *ledger, const ot_ledger_change *const *changes,
                          int num_changes);
 
-// The pairs of the next look of a change, and its index; -1 after the last.
+// The index of the next look of a change; -1 after the last.
 int ot_ledger_next_look(const ot_ledger *ledger, const char *change);
+
+// FLOPs of `pairs` pairs of a new change, and of the runs of the baseline below them.
+ot_status ot_ledger_forecast(const ot_ledger *ledger, int pairs, double *change_flops,
+                             double *base_flops);

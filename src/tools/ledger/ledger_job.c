@@ -163,26 +163,15 @@ static void hash_rows(ot_content_hash *hash, const ot_micro_batch *rows) {
   ot_content_hash_update(hash, rows->targets, bytes);
 }
 
-static ot_status hash_samples(ot_data_loader *loader, int64_t samples, int64_t length,
+// Hashes the first `count` samples of the training or the validation data.
+static ot_status hash_samples(ot_data_loader *loader, bool train, int64_t count, int64_t length,
                               ot_content_hash *hash) {
   ot_micro_batch rows;
   OT_TRY(ot_micro_batch_create(1, length, &rows));
   ot_status status = OT_OK;
-  for (int64_t i = 0; i < samples && status == OT_OK; i++) {
-    status = ot_data_loader_train(loader, i, &rows);
-    if (status == OT_OK) hash_rows(hash, &rows);
-  }
-  ot_micro_batch_release(&rows);
-  return status;
-}
-
-static ot_status hash_validation(ot_data_loader *loader, int64_t length, ot_content_hash *hash) {
-  ot_micro_batch rows;
-  const int64_t count = ot_data_loader_validation_rows(loader, 0);
-  OT_TRY(ot_micro_batch_create(1, length, &rows));
-  ot_status status = OT_OK;
   for (int64_t i = 0; i < count && status == OT_OK; i++) {
-    status = ot_data_loader_validation(loader, 0, i, &rows);
+    status = train ? ot_data_loader_train(loader, i, &rows)
+                   : ot_data_loader_validation(loader, 0, i, &rows);
     if (status == OT_OK) hash_rows(hash, &rows);
   }
   ot_micro_batch_release(&rows);
@@ -204,8 +193,11 @@ static ot_status hash_data(const ot_ledger *ledger, const ot_run *run, ot_ledger
   ot_status status = ot_content_hash_create(&train);
   if (status == OT_OK) status = ot_content_hash_create(&validation);
   if (status == OT_OK) status = ot_data_loader_create(run, &loader);
-  if (status == OT_OK) status = hash_samples(loader, (tokens + length - 1) / length, length, train);
-  if (status == OT_OK) status = hash_validation(loader, length, validation);
+  if (status == OT_OK)
+    status = hash_samples(loader, true, (tokens + length - 1) / length, length, train);
+  if (status == OT_OK)
+    status =
+        hash_samples(loader, false, ot_data_loader_validation_rows(loader, 0), length, validation);
   ot_data_loader_destroy(&loader);
   job->data_hash = finish_hash(&train, ledger->arena);
   job->validation_hash = finish_hash(&validation, ledger->arena);

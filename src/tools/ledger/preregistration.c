@@ -157,10 +157,7 @@ ot_status ot_ledger_predict(ot_ledger *ledger, const ot_ledger_job *job, int pai
   ot_json_text(&line, "base", ledger->base_hash);
   ot_json_integer(&line, "pairs", pairs);
   ot_json_real(&line, "loss", loss.value);
-  ot_json_array(&line, "ci");
-  ot_json_real(&line, NULL, loss.low);
-  ot_json_real(&line, NULL, loss.high);
-  ot_json_end(&line);
+  ot_record_add_pair(&line, "ci", loss.low, loss.high);
   return ot_record_append(&ledger->record, &line, ledger->arena);
 }
 

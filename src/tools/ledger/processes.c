@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/ledger_processes.h"
+#include "ledger/processes.h"
 
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +11,6 @@
 #include "base/failure.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_list.h"
-#include "cli/output_queue.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
 #include "launch/child_process.h"
@@ -68,8 +65,8 @@ typedef struct running {
 
 typedef struct pool {
   ot_ledger *ledger;
-  int most, active;
-  running *slots;  // [most]
+  int active;
+  running *slots;  // [ledger->jobs]
   int64_t done, wanted;
   bool told;           // the processes to stop
   ot_failure failure;  // the first: that of a process which is stopped comes later
@@ -100,9 +97,9 @@ static ot_status begin(pool *p, const ot_ledger_job *job) {
   return OT_OK;
 }
 
-static ot_status failed(const pool *p, const ot_ledger_job *job, int status) {
-  const char *const log = log_of(p->ledger, job);
-  const char *const error = last_error(log, p->ledger->arena);
+static ot_status failed(const ot_ledger *ledger, const ot_ledger_job *job, int status) {
+  const char *const log = log_of(ledger, job);
+  const char *const error = last_error(log, ledger->arena);
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : OT_BUG;
   const ot_status result = code == OT_USAGE ? OT_USAGE : OT_ENVIRONMENT;
   if (WIFSIGNALED(status))
@@ -117,19 +114,19 @@ static ot_status finish(pool *p, const ot_ledger_job *job, int status) {
   const bool ended = p->told && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;  // a script
   if (code == OT_STOPPED || ended)
     return ot_fail(OT_STOPPED, "stopped; the same command continues");
-  if (code != 0 && code != OT_NUMERIC) return failed(p, job, status);
+  if (code != 0 && code != OT_NUMERIC) return failed(p->ledger, job, status);
   OT_TRY(ot_ledger_record_run(p->ledger, job, code == OT_NUMERIC));
   OT_TRY(ot_disk_remove(ot_disk_join(p->ledger->arena, job->directory, "checkpoints")));
   const ot_record *const r = &p->ledger->record;
   const ot_node *const line = r->line[r->count - 1].tree;
-  fprintf(stderr, "run %lld/%lld %s: loss %.5f, %.1f s\n", (long long)++p->done,
-          (long long)p->wanted, job->id, ot_record_real(line, "loss"),
-          ot_record_real(line, "seconds"));
+  ot_ledger_announce(p->ledger, "run %lld/%lld %s: loss %.5f, %.1f s", (long long)++p->done,
+                     (long long)p->wanted, job->id, ot_record_real(line, "loss"),
+                     ot_record_real(line, "seconds"));
   return OT_OK;
 }
 
 static void signal_all(pool *p) {
-  for (int i = 0; i < p->most; i++)
+  for (int i = 0; i < p->ledger->jobs; i++)
     if (p->slots[i].process > 0) kill(p->slots[i].process, SIGTERM);
   p->told = true;
 }
@@ -139,7 +136,7 @@ static void await(pool *p) {
   int status;
   const pid_t ended = waitpid(-1, &status, 0);
   if (ot_stop_count() > 0 && !p->told) signal_all(p);
-  for (int i = 0; ended > 0 && i < p->most; i++) {
+  for (int i = 0; ended > 0 && i < p->ledger->jobs; i++) {
     running *const slot = &p->slots[i];
     if (slot->process != ended) continue;
     slot->process = 0;
@@ -178,19 +175,18 @@ static bool is_first_of_scale(const ot_ledger_job *jobs, int64_t i) {
                                    jobs[i].arm.num_changes != jobs[i - 1].arm.num_changes);
 }
 
-ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int most) {
+ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms) {
   ot_ledger_job *jobs;
-  pool p = {.ledger = ledger, .most = most};
+  pool p = {.ledger = ledger};
   OT_TRY(list_jobs(ledger, arms, &jobs, &p.wanted));
   OT_TRY(ot_disk_make_directory(ot_disk_join(ledger->arena, ledger->directory, "runs")));
-  p.slots = ot_arena_array(ledger->arena, most, sizeof *p.slots);
-  ot_output_queue_begin();
+  p.slots = ot_arena_array(ledger->arena, ledger->jobs, sizeof *p.slots);
   ot_stop_count_begin();
   for (int64_t i = 0; i < p.wanted && p.failure.status == OT_OK; i++) {
     ot_failure_take(&p.failure, ot_ledger_job_describe(ledger, &jobs[i]));
     if (p.failure.status == OT_OK && is_first_of_scale(jobs, i))
       ot_failure_take(&p.failure, enter_scale(&p, arms, &jobs[i]));
-    while (p.active == most) await(&p);
+    while (p.active == ledger->jobs) await(&p);
     if (ot_stop_count() > 0)
       ot_failure_take(&p.failure, ot_fail(OT_STOPPED, "stopped; the same command continues"));
     if (p.failure.status == OT_OK) ot_failure_take(&p.failure, begin(&p, &jobs[i]));
@@ -221,7 +217,6 @@ ot_status ot_ledger_run_command(const char *const *words, const char *folder, co
 ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
                               ot_ledger_result *out) {
   const char *const leading[] = {"train", ledger->policy.base, "--resume", "never", NULL};
-  pool p = {.ledger = (ot_ledger *)ledger};
   int status = 0, code;
   ot_stop_count_begin();
   OT_TRY(ot_disk_remove(job->directory));
@@ -231,9 +226,9 @@ ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
   OT_TRY(run_one(&train, &status, &code));
   *out = (ot_ledger_result){.loss = NAN, .weights_hash = ""};
   if (code == OT_STOPPED) return ot_fail(OT_STOPPED, "stopped");
-  if (code == OT_NUMERIC) return OT_OK;
-  if (code != 0) return failed(&p, job, status);
-  return ot_ledger_read_result(ledger, job, out);
+  if (code != 0 && code != OT_NUMERIC) return failed(ledger, job, status);
+  if (code == 0) OT_TRY(ot_ledger_read_result(ledger, job, out));
+  return ot_disk_remove(job->directory);
 }
 
 // ---- audits ----
@@ -263,13 +258,12 @@ static ot_status audit(ot_ledger *ledger, const ot_ledger_job *job,
   const char *const leading[] = {
       "audit", request->audit, ledger->policy.base, "--json", request->option, value, NULL};
   const char *const out = ot_arena_format(arena, "%s.%s.json", job->directory, request->audit);
-  const pool p = {.ledger = ledger};
   int status = 0, code;
-  fprintf(stderr, "audit %s of %s\n", request->audit, job->id);
+  ot_ledger_announce(ledger, "audit %s of %s", request->audit, job->id);
   OT_TRY(ot_disk_make_directory(ot_disk_join(arena, ledger->directory, "runs")));
   const ot_child_files look = {words_of(ledger, job, leading), NULL, out, log_of(ledger, job)};
   OT_TRY(run_one(&look, &status, &code));
-  if (code != 0 && code != OT_FINDINGS) return failed(&p, job, status);
+  if (code != 0 && code != OT_FINDINGS) return failed(ledger, job, status);
   return record_audit(ledger, job, out, key);
 }
 

@@ -5,13 +5,13 @@
 
 #include "ledger/ledger.h"
 
-// Runs what the record does not have of `arms`, `most` at a time, and records each as it ends. A
-// run that was stopped is continued. OT_STOPPED after a signal, once every process has saved its
-// state.
-ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms, int most);
+// Runs what the record does not have of `arms`, `ledger->jobs` at a time, and records each as it
+// ends. A run that was stopped is continued. OT_STOPPED after a signal, once every process has
+// saved its state.
+ot_status ot_ledger_run_arms(ot_ledger *ledger, const ot_ledger_arms *arms);
 
-// Runs a job that is not recorded, into `directory`, and returns its result; the loss is NaN if it
-// diverged.
+// Runs a job that is not recorded and returns its result; the loss is NaN if it diverged. Its
+// directory is removed before it, and after a success.
 ot_status ot_ledger_run_apart(const ot_ledger *ledger, const ot_ledger_job *job,
                               ot_ledger_result *out);
 
@@ -24,7 +24,7 @@ ot_status ot_ledger_run_command(const char *const *words, const char *folder, co
 typedef struct ot_ledger_audit_request {
   const char *audit;   // "all", "causality", "precision"
   const char *option;  // "--trials", "--planned-ranks"; null: none
-  int64_t value;       // of it
+  int64_t value;       // of the option
 } ot_ledger_audit_request;
 
 // Audits the run of `arm` and records the line "audit", unless the record has it. *finding: what it

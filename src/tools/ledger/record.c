@@ -151,6 +151,13 @@ ot_json_writer ot_record_begin(const ot_record *record, const char *kind, ot_are
   return line;
 }
 
+void ot_record_add_pair(ot_json_writer *line, const char *key, double first, double second) {
+  ot_json_array(line, key);
+  ot_json_real(line, NULL, first);
+  ot_json_real(line, NULL, second);
+  ot_json_end(line);
+}
+
 // With the file locked: reads what others appended, and writes the line.
 static ot_status append(ot_record *record, int file, ot_json_writer *line, ot_arena *arena) {
   char id[OT_CONTENT_HASH_BYTES];

@@ -30,6 +30,9 @@ ot_status ot_record_read(const char *path, ot_arena *arena, ot_record *out);
 // Begins a line of `kind`, with time, build, machine and user; the caller adds members.
 ot_json_writer ot_record_begin(const ot_record *record, const char *kind, ot_arena *arena);
 
+// Adds the member `key`, a list of two numbers.
+void ot_record_add_pair(ot_json_writer *line, const char *key, double first, double second);
+
 // The user of this process, as its lines name it.
 const char *ot_record_user(ot_arena *arena);
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// `orthant ledger init`: a policy with a ladder below the base, and the cost of a claim.
+// The policy of a new ledger, with a ladder below its base, and the cost of a claim.
 #include <math.h>
-#include <stdio.h>
 
-#include "base/quantity.h"
 #include "base/quote.h"
 #include "base/text.h"
 #include "base/text_builder.h"
-#include "cli/ledger_actions.h"
 #include "files/disk.h"
 #include "files/output_file.h"
+#include "ledger/ledger.h"
 
 enum { SCALES = 3 };
 
@@ -66,52 +64,7 @@ static const char *policy_text(ot_arena *arena, const char *base, const ot_run *
   return ot_text_builder_text(&text);
 }
 
-// FLOPs of the runs of `pairs` pairs of a new change, and of the baseline below them.
-static ot_status forecast(const ot_ledger *l, int pairs, double *change, double *base) {
-  ot_ledger_arms arms = {0};
-  *change = *base = 0;
-  OT_TRY(ot_ledger_list_base(l, pairs, &arms));
-  for (int64_t i = 0; i < arms.count; i++) {
-    ot_ledger_job job;
-    if (arms.arm[i].seed > 0) continue;
-    OT_TRY(ot_ledger_job_build(l, &arms.arm[i], &job));
-    OT_TRY(ot_ledger_job_describe(l, &job));
-    const int runs = arms.arm[i].budget == 1         ? pairs
-                     : pairs < l->policy.slope.seeds ? pairs
-                                                     : l->policy.slope.seeds;
-    *base += job.model_flops * runs;
-    if (arms.arm[i].budget == 1) *change += job.model_flops * pairs;
-  }
-  return OT_OK;
-}
-
-static ot_status print_costs(ot_ledger_command *c) {
-  const ot_looks *const looks = &c->ledger.policy.looks;
-  ot_json_writer json = ot_json_begin(c->ledger.arena, 2);
-  ot_json_object(&json, NULL);
-  ot_json_text(&json, "policy", c->ledger.policy.path);
-  ot_json_array(&json, "costs");
-  for (int i = 0; i < looks->count; i++) {
-    double change, base;
-    OT_TRY(forecast(&c->ledger, looks->pairs[i], &change, &base));
-    ot_json_object(&json, NULL);
-    ot_json_integer(&json, "pairs", looks->pairs[i]);
-    ot_json_real(&json, "change_flops", change);
-    ot_json_real(&json, "base_flops", base);
-    ot_json_end(&json);
-    if (!c->as_json)
-      printf("%2d pairs: %.3g FLOPs for a change, %.3g once for the baseline\n", looks->pairs[i],
-             change, base);
-  }
-  ot_json_end(&json);
-  ot_json_end(&json);
-  if (c->as_json) puts(json.text);
-  return OT_OK;
-}
-
-ot_status ot_ledger_init(ot_ledger_command *c) {
-  ot_ledger *const l = &c->ledger;
-  const char *const base = ot_options_argument(c->options, 1);
+ot_status ot_ledger_begin(ot_ledger *l, const char *base) {
   const ot_config_request request = {.path = base, .presets = l->presets};
   ot_config config;
   OT_TRY(ot_config_load(&request, l->arena, &config));
@@ -127,8 +80,24 @@ ot_status ot_ledger_init(ot_ledger_command *c) {
   OT_TRY(ot_ledger_path_from(l->arena, base, l->directory, &from_here));
   const char *const text = policy_text(l->arena, from_here, &config.run);
   OT_TRY(ot_output_file_replace(policy, text, ot_text_length(text)));
-  const ot_presets presets = l->presets;
-  OT_TRY(ot_ledger_open(l->directory, &presets, l->arena, l));
-  fprintf(stderr, "wrote %s\n", policy);
-  return print_costs(c);
+  OT_TRY(ot_ledger_open(l));
+  ot_ledger_announce(l, "wrote %s", policy);
+  return OT_OK;
+}
+
+ot_status ot_ledger_forecast(const ot_ledger *l, int pairs, double *change, double *base) {
+  const ot_ledger_arms arms = ot_ledger_list_base(l, pairs);
+  *change = *base = 0;
+  for (int64_t i = 0; i < arms.count; i++) {
+    ot_ledger_job job;
+    if (arms.arm[i].seed > 0) continue;
+    OT_TRY(ot_ledger_job_build(l, &arms.arm[i], &job));
+    OT_TRY(ot_ledger_job_describe(l, &job));
+    const int runs = arms.arm[i].budget == 1         ? pairs
+                     : pairs < l->policy.slope.seeds ? pairs
+                                                     : l->policy.slope.seeds;
+    *base += job.model_flops * runs;
+    if (arms.arm[i].budget == 1) *change += job.model_flops * pairs;
+  }
+  return OT_OK;
 }
