@@ -547,9 +547,13 @@ static ot_status follow(ot_rl_learner *l, const order *o) {
       return run_step(l, o->step, &unread);
     case PUBLISH:
       return ot_runtime_publish(l->runtime, NULL);
-    case SAVE:
+    case SAVE: {
+      // The leading rank decides what a failed save means; it has the same failure.
+      const ot_status status = run_state(l, SAVE, &state);
+      return status == OT_ENVIRONMENT ? OT_OK : status;
+    }
     case LOAD:
-      return run_state(l, (command)o->command, &state);
+      return run_state(l, LOAD, &state);
     case DISMISS:
       break;
   }

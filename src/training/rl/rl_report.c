@@ -3,10 +3,12 @@
 #include <stdlib.h>
 
 #include "base/extremes.h"
+#include "base/failure.h"
 #include "base/text_builder.h"
 #include "checkpoint/checkpoint_list.h"
 #include "files/output_file.h"
 #include "rl/rl_state.h"
+#include "state/state_save.h"
 #include "train/loop_start.h"
 
 enum { FORECAST_UPDATES = 200, FORECAST_REAL = 20 };
@@ -58,9 +60,8 @@ static bool is_due(const ot_rl_state *r, bool now) {
   return now || version == r->run->steps || (every > 0 && version % every == 0);
 }
 
-ot_status ot_rl_report_save(ot_rl_state *r, bool now) {
+static ot_status save(ot_rl_state *r) {
   const int64_t version = r->version;
-  if (r->saved == version || !is_due(r, now)) return OT_OK;
   const char *const directory = ot_run_directory_checkpoints(r->directory);
   const char *const path = ot_checkpoint_path(r->arena, directory, version);
   const ot_rl_record *const record = r->record;
@@ -77,6 +78,41 @@ ot_status ot_rl_report_save(ot_rl_state *r, bool now) {
   r->summary->checkpoint = path;
   r->saved = version;
   return ot_checkpoint_prune(r->arena, directory, r->run->checkpoint.keep);
+}
+
+static ot_status end_run(const ot_rl_state *r, const ot_failure *failure) {
+  ot_fail(failure->status, "update %lld was not saved%s: %s", (long long)r->version,
+          r->failed_saves > 1 ? ", nor were the saves before it" : "", failure->message);
+  return ot_fail_hint(failure->status, "%s",
+                      failure->hint[0] ? failure->hint
+                                       : "older checkpoints are unchanged; the same command goes "
+                                         "on from the newest one");
+}
+
+// `last`: no save follows.
+static ot_status judge_failure(ot_rl_state *r, ot_status status, bool last) {
+  if (status != OT_ENVIRONMENT) return status;
+  ot_failure failure = {.status = OT_OK};
+  ot_failure_take(&failure, status);
+  r->failed_saves++;
+  if (last || r->failed_saves == OT_FAILED_SAVES_MAX) return end_run(r, &failure);
+  ot_rl_tell(
+      r, (ot_rl_event){.kind = OT_RL_EVENT_NOTE,
+                       .text = ot_arena_format(
+                           r->arena,
+                           "warning: update %lld was not saved: %s%s%s; training goes on, and ends "
+                           "after %d failed saves in a row (%d now)",
+                           (long long)r->version, failure.message, failure.hint[0] ? "; " : "",
+                           failure.hint, OT_FAILED_SAVES_MAX, r->failed_saves)});
+  return OT_OK;
+}
+
+ot_status ot_rl_report_save(ot_rl_state *r, bool now) {
+  if (r->saved == r->version || !is_due(r, now)) return OT_OK;
+  const ot_status status = save(r);
+  if (status != OT_OK) return judge_failure(r, status, now || r->version == r->run->steps);
+  r->failed_saves = 0;
+  return OT_OK;
 }
 
 // ---- start ----

@@ -62,6 +62,7 @@ struct ot_rl_state {
   struct ot_rl_local_fleet *fleet_here;  // generators in this process (local_fleet.c)
   int64_t version;                       // updates so far
   int64_t saved;                         // of them, in the newest checkpoint
+  int failed_saves;                      // in a row
   double time_s;
   const ot_rl_record *record;
 };
@@ -92,7 +93,8 @@ const ot_rl_actions *ot_rl_local_actions(const ot_rl_state *state);
 ot_status ot_rl_report_open(ot_rl_state *state);
 ot_status ot_rl_report_update(ot_rl_state *state);
 ot_status ot_rl_report_predict(ot_rl_state *state);
-// Saves if it is time, or `now`.
+// Saves if it is time, or `now`. A save that fails for want of files or space is a note; it ends
+// the run if it is the last one, or OT_FAILED_SAVES_MAX have failed in a row.
 ot_status ot_rl_report_save(ot_rl_state *state, bool now);
 
 // ---- rl_point.c: the state of a clock as JSON ----

@@ -15,6 +15,8 @@
 #include "state/folder_access.h"
 #include "state/training_state.h"
 
+enum { OT_FAILED_SAVES_MAX = 3 };  // in a row; they end a run
+
 typedef struct ot_state_save ot_state_save;
 
 // With `snapshot`, a save starts by copying this rank's share to host memory, which is allocated

@@ -70,13 +70,13 @@ static ot_status judge(ot_saving *saving, const ot_session *s, int64_t step, ot_
   const ot_run_event event = {
       .kind = OT_RUN_EVENT_SAVE_FAILED, .step = step, .reason = failure.message};
   ot_loop_log(&s->start, &event);
-  if (last || saving->failures == OT_SAVING_FAILURES_MAX)
+  if (last || saving->failures == OT_FAILED_SAVES_MAX)
     return end_run(step, &failure, saving->failures);
   ot_loop_note(s->request,
                "warning: step %lld was not saved: %s%s%s; training goes on, and ends after %d "
                "failed saves in a row (%d now)",
                (long long)step, failure.message, failure.hint[0] ? "; " : "", failure.hint,
-               OT_SAVING_FAILURES_MAX, saving->failures);
+               OT_FAILED_SAVES_MAX, saving->failures);
   return OT_OK;
 }
 

@@ -9,9 +9,8 @@
 #include "state/state_save.h"
 #include "train/session.h"
 
-// Failed saves in a row that end the run; the step of a process that is saved first with
-// checkpoint.every: auto, to measure a save.
-enum { OT_SAVING_FAILURES_MAX = 3, OT_SAVING_FIRST = 3 };
+// The step of a process that is saved first with checkpoint.every: auto, to measure a save.
+enum { OT_SAVING_FIRST = 3 };
 
 typedef struct ot_saving {
   const ot_step_means *means;  // of the steps so far, for the interval
