@@ -172,7 +172,8 @@ static void compare(problem *p, int ranks, ot_candidate c, double waits_s, int64
   assert_int_equal(a.memory.teacher, bytes);
   assert_int_equal(a.memory.stage, ranks == 0 ? c.pp - 1 : c.pp);
   ot_estimate_bound bound;
-  must(ot_estimate_bound_build(with, &c, &bound));
+  const ot_bound_request deepest = {.candidate = &c, .depth = OT_BOUND_ORDER};
+  must(ot_bound_build(with, &deepest, &bound));
   assert_true(bound.step_s <= a.step_s && bound.step_s >= waits_s);
   assert_true(bound.peak <= a.memory.peak && bound.peak >= bytes);
 }

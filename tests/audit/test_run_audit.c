@@ -80,7 +80,7 @@ static ot_status train_rank(ot_comm *comm, void *context) {
       .run = &t->config->run, .settings = t->config->settings, .sink = hear, .context = t};
   OT_TRY(ot_world_create(&request.run->parallel, comm, &request.world));
   rank_watch watch = {.t = t};
-  const ot_loop_check check = {.look = look, .context = &watch};
+  const ot_loop_check check = {.run = look, .context = &watch};
   request.checks = &check;
   request.num_checks = 1;
   const ot_status status = ot_loop_run(&request);
@@ -238,7 +238,7 @@ static ot_status train_audited(ot_comm *comm, void *context) {
   ot_status status = ot_run_audits_create(request.run, request.world, &audits);
   const ot_loop_check *const made = ot_run_audits_checks(audits, &request.num_checks);
   for (int i = 0; i < request.num_checks; i++) checks[i] = made[i];
-  checks[request.num_checks++] = (ot_loop_check){.look = flip, .context = &watch};
+  checks[request.num_checks++] = (ot_loop_check){.run = flip, .context = &watch};
   request.checks = checks;
   if (status == OT_OK) status = ot_loop_run(&request);
   ot_run_audits_destroy(&audits);

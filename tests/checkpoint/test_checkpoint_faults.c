@@ -18,6 +18,7 @@
 #include "checkpoint/checkpoint_list.h"
 #include "files/disk.h"
 #include "host/heap.h"
+#include "support/checkpoint_tensor.h"
 #include "support/faults.h"
 #include "support/scratch.h"
 
@@ -90,7 +91,7 @@ static int64_t check_whole(const char *path) {
   fill_values(values, seed);
   static const char *const names[] = {"w", "m.w", "v.w"};
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(ot_checkpoint_read(checkpoint, names[i], OT_F32, ELEMENTS, read), OT_OK);
+    assert_int_equal(checkpoint_read_tensor(checkpoint, names[i], OT_F32, ELEMENTS, read), OT_OK);
     assert_memory_equal(read, values, sizeof values);
   }
   ot_checkpoint_destroy(&checkpoint);

@@ -2,7 +2,7 @@
 // run: alone (a world of one process), or by test_comm_mpi.sh under an MPI launcher. Ranks as
 // processes: the conformance suite; with an argument, one failure mode.
 //   test_comm_ranks [fails|fails_in_call|fails_in_exchange|late|all_late|late_beside|late_behind|
-//                    late_in_exchange|killed|killed_in_exchange|agrees|aborts|differs|fewer_rows|
+//                    late_in_exchange|killed|killed_in_exchange|agrees|differs|fewer_rows|
 //                    more_rows|no_rows|unexpected_rows|own_rows|stops]
 #include <signal.h>
 #include <stdio.h>
@@ -181,13 +181,6 @@ static ot_status agrees(ot_comm *comm, void *context) {
   return ot_comm_agree(comm, last ? ot_fail(OT_NUMERIC, "the loss is not a number") : OT_OK);
 }
 
-static ot_status aborts(ot_comm *comm, void *context) {
-  (void)context;
-  OT_TRY(barrier(comm, "together"));
-  if (ot_comm_rank(comm) == 0) ot_comm_abort(comm, OT_NUMERIC);
-  return barrier(comm, "alone");
-}
-
 static ot_status differs(ot_comm *comm, void *context) {
   (void)context;
   float memory[64] = {0}, all[512];
@@ -245,7 +238,6 @@ static const struct {
              {"killed", killed},
              {"killed_in_exchange", killed_in_exchange},
              {"agrees", agrees},
-             {"aborts", aborts},
              {"differs", differs},
              {"fewer_rows", fewer_rows},
              {"more_rows", more_rows},

@@ -175,15 +175,6 @@ static void ends_all_ranks_when_one_fails(void **state) {
   assert_string_equal(ot_fail_hint_text(), "look at the disk");
 }
 
-static ot_status one_aborts(ot_comm *comm, void *context) {
-  (void)context;
-  if (ot_comm_rank(comm) == 0) {
-    ot_comm_abort(comm, ot_fail(OT_NUMERIC, "the loss is not a number"));
-    return OT_NUMERIC;
-  }
-  return barrier(comm, OT_GROUP_WORLD, "alone");
-}
-
 // Rank 0 frees memory that others may be reading: sanitizers detect it if they do.
 static ot_status one_fails_in_a_call(ot_comm *comm, void *context) {
   (void)context;
@@ -275,12 +266,6 @@ static void names_a_rank_that_has_left_an_exchange(void **state) {
       3, one_leaves_an_exchange, OT_RANKS, 2.0,
       (const char *const[]){"waits in 'rows' (all_to_all_v 1 of group world, ranks 0-2) for",
                             "but rank 2 has ended", NULL});
-}
-
-static void ends_all_ranks_when_one_aborts(void **state) {
-  (void)state;
-  expect_failure(4, one_aborts, OT_NUMERIC, 2.0,
-                 (const char *const[]){"rank 0: the loss is not a number", NULL});
 }
 
 static ot_status one_is_late(ot_comm *comm, void *context) {
@@ -386,7 +371,6 @@ int main(void) {
       cmocka_unit_test(names_numbers_of_rows_that_differ),
       cmocka_unit_test(names_a_rank_that_has_ended),
       cmocka_unit_test(ends_all_ranks_when_one_fails),
-      cmocka_unit_test(ends_all_ranks_when_one_aborts),
       cmocka_unit_test(memory_of_calls_is_free_after_a_failure),
       cmocka_unit_test(all_to_all_buffers_are_free_after_a_failure),
       cmocka_unit_test(names_a_rank_that_has_left_an_exchange),

@@ -107,7 +107,8 @@ static void expect_time(const ot_estimate *estimate, double simulated_s, const c
 
 static void expect_bound(estimate_case *e, const ot_estimate *estimate, const char *text) {
   ot_estimate_bound bound;
-  assert_int_equal(ot_estimate_bound_build(e->estimator, &estimate->candidate, &bound), OT_OK);
+  const ot_bound_request deepest = {.candidate = &estimate->candidate, .depth = OT_BOUND_ORDER};
+  assert_int_equal(ot_bound_build(e->estimator, &deepest, &bound), OT_OK);
   if (bound.step_s <= 0 || bound.step_s > estimate->step_s * (1 + 1e-9)) {
     fail_msg("%s: bound %.9g s, estimate %.9g", text, bound.step_s, estimate->step_s);
   }

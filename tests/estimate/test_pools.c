@@ -411,7 +411,8 @@ static void create_small(int kind, mixed *m) {
 static void assert_bounded(const mixed *m, const ot_candidate *c) {
   ot_estimate_bound bound;
   const ot_estimate e = estimate(m->estimator, c);
-  assert_int_equal(ot_estimate_bound_build(m->estimator, c, &bound), OT_OK);
+  const ot_bound_request deepest = {.candidate = c, .depth = OT_BOUND_ORDER};
+  assert_int_equal(ot_bound_build(m->estimator, &deepest, &bound), OT_OK);
   double work_s;
   assert_int_equal(ot_bound_replay(m->estimator, c, &work_s), OT_OK);
   if (bound.step_s > e.step_s || work_s > e.step_s) {

@@ -18,9 +18,15 @@
 static const double hour_s = 3600, day_s = 86400;
 
 // A synchronous job with this stall and recovery, whose bytes cost no time.
+static const ot_failure_rate *rate_called(const char *name) {
+  int i = 0;
+  while (strcmp(ot_failure_rate_at(i)->name, name) != 0) i++;
+  return ot_failure_rate_at(i);
+}
+
 static ot_goodput_request job(const char *rate, int devices, double stall_s, double recovery_s) {
   ot_goodput_request request = ot_goodput_defaults(devices, 0);
-  request.rate = *ot_failure_rate_find(rate);
+  request.rate = *rate_called(rate);
   request.overhead_s = stall_s;
   request.detect_s = 0;
   request.restart_s = recovery_s;
@@ -50,10 +56,6 @@ static void rates_are_those_of_their_sources(void **state) {
   assert_float_equal(mtbf_hours("llama3-all", 16384), 2.78, 0.005);
   assert_float_equal(mtbf_hours("rsc-1", 16384), 1.80, 0.005);
   assert_float_equal(mtbf_hours("rsc-1", 131072), 0.23, 0.005);
-  assert_null(ot_failure_rate_find("llama"));
-  for (int i = 0; ot_failure_rate_at(i); i++) {
-    assert_ptr_equal(ot_failure_rate_find(ot_failure_rate_at(i)->name), ot_failure_rate_at(i));
-  }
 }
 
 // Meta measured 7.9 h with 1,024 devices; the rate of its nodes alone would give 28.8 h.
@@ -95,7 +97,7 @@ static void best_shares_are_those_of_the_table(void **state) {
     const published_share *const row = &table[i];
     ot_goodput_request request = job("llama3", row->devices, row->stall_s, row->recovery_s);
     assert_float_equal(100 * build(&request).productive, row->llama3, 0.051);
-    request.rate = *ot_failure_rate_find("rsc-1");
+    request.rate = *rate_called("rsc-1");
     assert_float_equal(100 * build(&request).productive, row->rsc1, 0.051);
   }
 }
@@ -351,7 +353,7 @@ static const char *duration(double seconds, int digits, char text[32]) {
 
 static void write_row(const char *rate, const char *name, int devices, char row[256]) {
   ot_goodput_request request = ot_goodput_defaults(devices, 16 * 405.85e9);
-  request.rate = *ot_failure_rate_find(rate);
+  request.rate = *rate_called(rate);
   const ot_goodput g = build(&request);
   request.asynchronous = true;
   const ot_goodput beside = build(&request);

@@ -57,7 +57,9 @@ static void play_both(const ot_rl_fleet *fleet, const ot_rl_lengths *lengths,
   ot_rl_record record;
   assert_int_equal(ot_rl_play_run(&play, &arena, &record), OT_OK);
   ot_rl_record_forecast(fleet, &record, &both[0]);
-  const ot_rl_stock stock = ot_rl_forecast_stock(&both[0]);
+  const ot_rl_forecast *const found = &both[0];
+  const ot_rl_stock stock = {found->running, found->idle, found->left, found->wait,
+                             found->first_wait};
   ot_rl_forecast_build(fleet, lengths, &stock, &arena, &both[1]);
 }
 

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "files/disk.h"
 #include "files/json_file.h"
+#include "files/output_file.h"
 #include "host/heap.h"
 #include "support/scratch.h"
 #include "tokenizer/encoder.h"
@@ -380,13 +381,15 @@ static void gives_bytes_as_their_own_ids(void **state) {
   ot_tokenizer_destroy(&tokenizer);
 }
 
-static void reads_back_the_tokenizer_it_writes(void **state) {
+static void reads_back_its_own_text(void **state) {
   (void)state;
   char directory[SCRATCH_BYTES];
   scratch_create(directory);
   ot_tokenizer *first = open_path("bytes");
   const char *const path = scratch_path(directory, "tokenizer.json");
-  assert_int_equal(ot_tokenizer_write(first, path), OT_OK);
+  int64_t length;
+  const char *const json = ot_tokenizer_json(first, &length);
+  assert_int_equal(ot_output_file_replace(path, json, length), OT_OK);
   ot_tokenizer *second = open_path(path);
   char hashes[2][OT_CONTENT_HASH_BYTES];
   ot_tokenizer_hash(first, hashes[0]);
@@ -531,7 +534,7 @@ int main(void) {
       cmocka_unit_test(counts_the_gpt2_tokens_of_tinyshakespeare),
       cmocka_unit_test(every_byte_string_round_trips),
       cmocka_unit_test(gives_bytes_as_their_own_ids),
-      cmocka_unit_test(reads_back_the_tokenizer_it_writes),
+      cmocka_unit_test(reads_back_its_own_text),
       cmocka_unit_test(the_first_token_of_a_text_loses_the_space_put_before_it),
       cmocka_unit_test(bytes_that_are_no_text_are_byte_tokens_or_unknown),
       cmocka_unit_test(windows_give_the_ids_of_the_whole_text),

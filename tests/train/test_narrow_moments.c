@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "files/config_file.h"
 #include "fixtures/narrow_moments.h"
+#include "support/checkpoint_tensor.h"
 #include "support/scratch.h"
 #include "support/shards.h"
 #include "train/trainer.h"
@@ -103,7 +104,7 @@ static double share(const outcome *o, const char *prefix, const double *wanted, 
   for (int i = 0; i < OT_COUNT(narrow_names); i++) {
     char name[128];
     snprintf(name, sizeof name, "%s%s", prefix, narrow_names[i]);
-    must(ot_checkpoint_read(checkpoint, name, OT_F64, elements[i], values));
+    must(checkpoint_read_tensor(checkpoint, name, OT_F64, elements[i], values));
     for (int64_t k = 0; k < KEPT && k < elements[i]; k++, all++) {
       const double x = wanted[i * KEPT + k];
       good += fabs(values[k] - x) <= allowed * fabs(x) + least;

@@ -13,6 +13,7 @@
 #include "data/data_loader.h"
 #include "runtime/noise_scale.h"
 #include "support/audit_case.h"
+#include "train/trainer_state.h"
 
 enum { BATCH = 8, MAX_ELEMENTS = 40000 };
 
@@ -32,8 +33,8 @@ static ot_status step_on_ranks(audit_rank *rank) {
   ot_step_report report;
   OT_TRY(audit_step(rank, &report));
   ot_noise_sample sample;
-  const bool known = ot_noise_sample_read(ot_trainer_runtime(rank->trainer),
-                                          ot_trainer_results(rank->trainer), &sample);
+  const bool known =
+      ot_noise_sample_read(ot_trainer_runtime(rank->trainer), rank->trainer->transfer, &sample);
   OT_CHECK(isnan(report.noise_scale_tokens) || report.noise_scale_tokens > 0, OT_BUG, "negative");
   if (rank->rank != rank->ranks - 1) return OT_OK;
   m->known = known;

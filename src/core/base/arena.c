@@ -2,7 +2,6 @@
 // Bump allocation in blocks from a caller-provided source.
 #include "base/arena.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -50,13 +49,17 @@ char *ot_arena_text(ot_arena *arena, const char *text, int64_t length) {
   return memcpy(copy, text, (size_t)length);
 }
 
-char *ot_arena_format(ot_arena *arena, const char *format, ...) {
+char *ot_arena_format_list(ot_arena *arena, const char *format, va_list arguments) {
   char text[FORMAT_BYTES];
+  return ot_arena_text(arena, text, ot_text_format_list(text, sizeof text, format, arguments));
+}
+
+char *ot_arena_format(ot_arena *arena, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  const int64_t length = ot_text_format_list(text, sizeof text, format, arguments);
+  char *const text = ot_arena_format_list(arena, format, arguments);
   va_end(arguments);
-  return ot_arena_text(arena, text, length);
+  return text;
 }
 
 void *ot_arena_grow(ot_arena *arena, void *array, int64_t count, int64_t *capacity, int64_t size) {

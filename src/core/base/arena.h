@@ -4,6 +4,7 @@
 // host/heap.h has the source that the program uses.
 #pragma once
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,7 @@ char *ot_arena_text(ot_arena *arena, const char *text, int64_t length);
 // Formats into the arena; conversions as ot_text_format.
 char *ot_arena_format(ot_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+char *ot_arena_format_list(ot_arena *arena, const char *format, va_list arguments);
 
 // A list that grows without moving its elements: in pieces of OT_LIST_PIECE, of which none is lost.
 enum { OT_LIST_PIECE = 1 << 11 };

@@ -458,17 +458,6 @@ static void put_mathematics(printer *p, const ot_model *model) {
   put_values(p, random_values, OT_COUNT(random_values), model);
 }
 
-int64_t ot_model_print(const ot_model *model, char *out, int64_t capacity) {
-  printer p = {.out = out, .capacity = capacity};
-  put_shape(&p, model);
-  put_mathematics(&p, model);
-  put_word(&p, "dtype", ot_dtype_name(model->dtype));
-  put_whole(&p, "bos_id", model->bos_id);
-  put_whole(&p, "pad_id", model->pad_id);
-  for (int i = 0; i < model->num_eos; i++) put_whole(&p, "eos_id", model->eos_id[i]);
-  return p.length;
-}
-
 uint64_t ot_model_hash(const ot_model *model) {
   char text[PRINT_BYTES];
   printer p = {.out = text, .capacity = sizeof text};

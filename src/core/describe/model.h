@@ -188,10 +188,6 @@ int64_t ot_model_parameters(const ot_model *model);
 // Active parameters per token: k of the E experts, and everything else.
 int64_t ot_model_active_parameters(const ot_model *model);
 
-// Stable text, one "name value" per line, into `out` [capacity], zero-terminated. Returns its
-// length.
-int64_t ot_model_print(const ot_model *model, char *out, int64_t capacity);
-
 // Hash of everything that affects the mathematics or the tensors; excludes dtype and token ids.
 uint64_t ot_model_hash(const ot_model *model);
 

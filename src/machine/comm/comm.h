@@ -58,10 +58,6 @@ int ot_comm_local_rank(const ot_comm *comm);
 // returns to its caller. Repeated calls have no effect.
 void ot_comm_fail(ot_comm *comm, ot_status status);
 
-// Ends the job at once: ot_comm_fail, and with MPI the end of all processes, this one included,
-// with exit code `status`. For a rank that cannot return to its caller.
-void ot_comm_abort(ot_comm *comm, ot_status status);
-
 // Asks all ranks of the world to leave what they do (for the caller to define): a rank is asked
 // some time after one of them has asked. Not collective, does not block.
 void ot_comm_ask(ot_comm *comm);

@@ -403,8 +403,6 @@ static void settle(ot_comm *comm) {
   stop_leading(end);
 }
 
-static void abort_job(ot_status status) { MPI_Abort(MPI_COMM_WORLD, status); }
-
 // ---- groups ----
 
 static void group_destroy(group *g) {
@@ -584,5 +582,4 @@ const ot_comm_backend ot_comm_mpi = {
     .is_absent = is_absent,
     .poll = poll,
     .settle = settle,
-    .abort = abort_job,
 };

@@ -54,7 +54,6 @@ typedef struct ot_comm_backend {
   void (*poll)(ot_comm *comm);     // progresses calls
   void (*recount)(ot_comm *comm);  // the numbers of the rank's threads have changed, see `threads`
   void (*settle)(ot_comm *comm);   // the process has failed. Releases the lock meanwhile. Blocks
-  void (*abort)(ot_status status);
 } ot_comm_backend;
 
 extern const ot_comm_backend ot_comm_thread, ot_comm_mpi;

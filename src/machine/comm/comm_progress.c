@@ -78,11 +78,6 @@ void ot_comm_fail(ot_comm *comm, ot_status status) {
   pthread_mutex_unlock(&comm->process->lock);
 }
 
-void ot_comm_abort(ot_comm *comm, ot_status status) {
-  if (comm->backend->abort) comm->backend->abort(status);
-  ot_comm_fail(comm, status);
-}
-
 bool ot_comm_is_failure(ot_status status) {
   return status != OT_OK && status != OT_FINDINGS && status != OT_STOPPED;
 }

@@ -240,9 +240,3 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
   out->step_s *= least;
   return OT_OK;
 }
-
-ot_status ot_estimate_bound_build(ot_estimator *estimator, const ot_candidate *candidate,
-                                  ot_estimate_bound *out) {
-  const ot_bound_request request = {.candidate = candidate, .depth = OT_BOUND_ORDER};
-  return ot_bound_build(estimator, &request, out);
-}

@@ -108,11 +108,6 @@ void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out);
 ot_status ot_bound_build(ot_estimator *estimator, const ot_bound_request *request,
                          ot_estimate_bound *out);
 
-// The deepest bound of one candidate: step_s is at least the compute of the busiest stage, peak at
-// least the states and one micro-batch.
-ot_status ot_estimate_bound_build(ot_estimator *estimator, const ot_candidate *candidate,
-                                  ot_estimate_bound *out);
-
 // Lower bound of the time before norms and updates for every sharding of `candidate`: its pipeline,
 // replayed without collectives of data parallelism. Costs as much as an estimate without them.
 ot_status ot_bound_replay(ot_estimator *estimator, const ot_candidate *candidate, double *work_s);

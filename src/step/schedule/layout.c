@@ -68,17 +68,3 @@ int64_t ot_layout_best_fit(ot_live_range *intervals, int count, int64_t guard_by
   }
   return peak;
 }
-
-int64_t ot_layout_lower_bound(const ot_live_range *intervals, int count) {
-  int64_t bound = 0;
-  for (int i = 0; i < count; i++) {
-    int64_t live = 0;
-    for (int k = 0; k < count; k++) {
-      const bool alive =
-          intervals[k].first <= intervals[i].first && intervals[i].first <= intervals[k].last;
-      live += alive ? ot_align(intervals[k].bytes) : 0;
-    }
-    if (live > bound) bound = live;
-  }
-  return bound;
-}

@@ -21,9 +21,6 @@ typedef struct ot_live_range {
 int64_t ot_layout_best_fit(ot_live_range *intervals, int count, int64_t guard_bytes,
                            ot_arena *arena);
 
-// The largest sum of bytes live at one time: a lower bound of the peak of any layout.
-int64_t ot_layout_lower_bound(const ot_live_range *intervals, int count);
-
 static inline int64_t ot_align(int64_t bytes) {
   return (bytes + OT_ALIGNMENT - 1) / OT_ALIGNMENT * OT_ALIGNMENT;
 }

@@ -31,13 +31,6 @@ static const ot_failure_rate rates[] = {
      "BLOOM-176B (bigscience, tr11-176B-ml/chronicles): about one of 384 A100 a week"},
 };
 
-const ot_failure_rate *ot_failure_rate_find(const char *name) {
-  for (int i = 0; i < OT_COUNT(rates); i++) {
-    if (ot_text_equal(rates[i].name, name)) return &rates[i];
-  }
-  return NULL;
-}
-
 const ot_failure_rate *ot_failure_rate_at(int index) {
   return index >= 0 && index < OT_COUNT(rates) ? &rates[index] : NULL;
 }

@@ -37,9 +37,6 @@ typedef struct ot_failure_rate {
   const char *source;
 } ot_failure_rate;
 
-// The rate called `name`, or null.
-const ot_failure_rate *ot_failure_rate_find(const char *name);
-
 // The rate at `index`, for lists; null after the last.
 const ot_failure_rate *ot_failure_rate_at(int index);
 

@@ -102,10 +102,6 @@ static void forecast_in_flight(const ot_rl_fleet *fleet, const ot_rl_lengths *le
   out->lag_max = round_up(longest_s / update_s + out->wait) + 1 + round_up(out->left / B);
 }
 
-ot_rl_stock ot_rl_forecast_stock(const ot_rl_forecast *found) {
-  return (ot_rl_stock){found->running, found->idle, found->left, found->wait, found->first_wait};
-}
-
 // E[largest of n] lengths.
 static double expected_longest(const ot_rl_lengths *lengths, int64_t n, ot_arena *arena) {
   double *const sorted = ot_arena_array(arena, lengths->count, sizeof *sorted);

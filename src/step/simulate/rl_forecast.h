@@ -62,8 +62,6 @@ typedef struct ot_rl_stock {
   double wait, first_wait;
 } ot_rl_stock;
 
-ot_rl_stock ot_rl_forecast_stock(const ot_rl_forecast *found);
-
 // The closed form. The fleet is valid; `arena` for scratch.
 void ot_rl_forecast_build(const ot_rl_fleet *fleet, const ot_rl_lengths *lengths,
                           const ot_rl_stock *stock, ot_arena *arena, ot_rl_forecast *out);

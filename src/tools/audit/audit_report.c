@@ -16,12 +16,6 @@ const char *ot_verdict_name(ot_verdict verdict) {
   return names[verdict];
 }
 
-// As ot_arena_format.
-static char *format_list(ot_arena *arena, const char *format, va_list arguments) {
-  char text[4096];
-  return ot_arena_text(arena, text, ot_text_format_list(text, sizeof text, format, arguments));
-}
-
 ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char *where,
                           const char *advice, const char *evidence, ...) {
   report->findings = ot_arena_grow(report->arena, report->findings, report->num_findings,
@@ -31,7 +25,7 @@ ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char 
   va_start(arguments, evidence);
   *finding = (ot_finding){.what = what,
                           .where = ot_arena_format(report->arena, "%s", where),
-                          .evidence = format_list(report->arena, evidence, arguments),
+                          .evidence = ot_arena_format_list(report->arena, evidence, arguments),
                           .advice = advice};
   va_end(arguments);
   report->verdict = OT_VERDICT_FINDING;
@@ -41,7 +35,7 @@ ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char 
 void ot_audit_inconclusive(ot_audit_report *report, const char *why, ...) {
   va_list arguments;
   va_start(arguments, why);
-  const char *const text = format_list(report->arena, why, arguments);
+  const char *const text = ot_arena_format_list(report->arena, why, arguments);
   va_end(arguments);
   if (report->num_findings == 0) report->verdict = OT_VERDICT_INCONCLUSIVE;
   report->summary =

@@ -125,17 +125,17 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
       [OT_AUDIT_DRIFT] = ot_audit_drift,
   };
   if (check == OT_AUDIT_RANKS) {
-    return (ot_loop_check){.look = compare_ranks, .begin = begin_ranks, .context = a};
+    return (ot_loop_check){.run = compare_ranks, .begin = begin_ranks, .context = a};
   }
   if (check == OT_AUDIT_STATE) {
     return (ot_loop_check){
-        .look = check_state, .begin = begin_state, .context = a, .follows = true};
+        .run = check_state, .begin = begin_state, .context = a, .follows = true};
   }
   if (check == OT_AUDIT_COMPUTE) {
-    return (ot_loop_check){.look = ot_compute_check, .context = &a->compute};
+    return (ot_loop_check){.run = ot_compute_check, .context = &a->compute};
   }
   a->models[check].call = calls[check];
-  return (ot_loop_check){.look = check_model, .context = &a->models[check]};
+  return (ot_loop_check){.run = check_model, .context = &a->models[check]};
 }
 
 ot_status ot_run_audits_create(const ot_run *run, ot_world *world, ot_run_audits **out) {

@@ -148,10 +148,6 @@ ot_status ot_checkpoint_fetch_bytes(ot_checkpoint *checkpoint, ot_checkpoint_set
 ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set set,
                                    ot_safetensors_range range, ot_dtype dtype, void *out);
 
-// Reads the whole of tensor `name` of either set, which must have `elements` elements.
-ot_status ot_checkpoint_read(ot_checkpoint *checkpoint, const char *name, ot_dtype dtype,
-                             int64_t elements, void *out);
-
 // Records tensor `index` as handled although it is not loaded (a buffer that the model does not
 // use).
 void ot_checkpoint_skip_elements(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index,

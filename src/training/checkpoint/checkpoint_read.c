@@ -486,22 +486,6 @@ ot_status ot_checkpoint_read_range(ot_checkpoint *checkpoint, ot_checkpoint_set 
   return OT_OK;
 }
 
-ot_status ot_checkpoint_read(ot_checkpoint *checkpoint, const char *name, ot_dtype dtype,
-                             int64_t elements, void *out) {
-  for (int set = 0; set < OT_CHECKPOINT_SETS; set++) {
-    const ot_safetensors *const tensors = checkpoint->sets[set].tensors;
-    const int index = tensors != NULL ? ot_safetensors_find(tensors, name) : -1;
-    if (index < 0) continue;
-    const ot_safetensors_tensor *const tensor = ot_safetensors_tensor_at(tensors, index);
-    OT_CHECK(tensor->elements == elements, OT_ENVIRONMENT,
-             "tensor %s has %lld elements, expected %lld (%s)", name, (long long)tensor->elements,
-             (long long)elements, checkpoint->path);
-    return ot_checkpoint_read_range(checkpoint, (ot_checkpoint_set)set,
-                                    (ot_safetensors_range){index, 0, elements}, dtype, out);
-  }
-  return ot_fail(OT_ENVIRONMENT, "tensor %s is missing (%s)", name, checkpoint->path);
-}
-
 void ot_checkpoint_skip(ot_checkpoint *checkpoint, ot_checkpoint_set set, int index) {
   tensor_set *const s = &checkpoint->sets[set];
   s->elements_read[index] = ot_safetensors_tensor_at(s->tensors, index)->elements;

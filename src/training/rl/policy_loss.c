@@ -124,17 +124,3 @@ void ot_policy_advantages(const double *rewards, int64_t count, double *advantag
     advantages[i] = count > 1 ? rewards[i] - (sum - rewards[i]) / (double)(count - 1) : 0;
   }
 }
-
-// log mean exp, leaving out sample `without` (-1: none).
-static double log_mean(const double *s, int64_t count, int64_t without) {
-  double largest = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < count; i++) largest = i == without ? largest : fmax(largest, s[i]);
-  for (int64_t i = 0; i < count; i++) sum += i == without ? 0 : exp(s[i] - largest);
-  return largest + log(sum / (double)(count - (without >= 0)));
-}
-
-void ot_policy_bound_advantages(const double *s, int64_t count, double *advantages) {
-  for (int64_t i = 0; i < count; i++) {
-    advantages[i] = count > 1 ? log_mean(s, count, -1) - log_mean(s, count, i) : 0;
-  }
-}

@@ -52,7 +52,3 @@ void ot_policy_measure(const ot_policy_loss *loss, const ot_policy_batch *batch,
 // Advantages of samples of one prompt: reward less the mean of the others (leave one out: Kool et
 // al. 2019), without division by a deviation (Dr. GRPO 2503.20783). 0 for a single sample.
 void ot_policy_advantages(const double *rewards, int64_t count, double *advantages);
-
-// The same for log-likelihoods s of an answer given each sample's reasoning, of the bound
-// log mean exp(s) (JEPO 2503.19618): it less that of the others.
-void ot_policy_bound_advantages(const double *s, int64_t count, double *advantages);

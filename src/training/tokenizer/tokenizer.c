@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "files/disk.h"
-#include "files/output_file.h"
 #include "host/heap.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/tokenizer_parts.h"
@@ -184,10 +183,6 @@ ot_status ot_tokenizer_decode_more(const ot_tokenizer *tokenizer, const int32_t 
 const char *ot_tokenizer_json(const ot_tokenizer *tokenizer, int64_t *length) {
   *length = tokenizer->json_length;
   return tokenizer->json;
-}
-
-ot_status ot_tokenizer_write(const ot_tokenizer *tokenizer, const char *path) {
-  return ot_output_file_replace(path, tokenizer->json, tokenizer->json_length);
 }
 
 void ot_tokenizer_hash(const ot_tokenizer *tokenizer, char hash[OT_CONTENT_HASH_BYTES]) {

@@ -59,9 +59,6 @@ ot_status ot_tokenizer_decode_more(const ot_tokenizer *tokenizer, const int32_t 
 // GPT-2 pair or `bytes`. Valid until destroy.
 const char *ot_tokenizer_json(const ot_tokenizer *tokenizer, int64_t *length);
 
-// Writes that text to `path`, through a temporary file and a rename.
-ot_status ot_tokenizer_write(const ot_tokenizer *tokenizer, const char *path);
-
 // XXH3-128 of that text as 32 hexadecimal digits: identifies the tokenizer in token shards.
 void ot_tokenizer_hash(const ot_tokenizer *tokenizer, char hash[OT_CONTENT_HASH_BYTES]);
 

@@ -8,7 +8,7 @@
 static ot_status check_once(ot_session *s, int64_t step, const ot_loop_check *check,
                             ot_arena *arena) {
   ot_loop_findings found = {0};
-  OT_TRY(check->look(check->context, s->start.trainer, arena, &found));
+  OT_TRY(check->run(check->context, s->start.trainer, arena, &found));
   if (!found.audit) return OT_OK;
   if (ot_session_leads(s) && found.note) ot_loop_note(s->request, "%s", found.note);
   if (ot_session_leads(s)) ot_step_log_audit(s, step, &found);

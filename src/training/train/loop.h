@@ -61,11 +61,10 @@ typedef struct ot_loop_findings {
   const char *note;   // a sentence if inconclusive, else null
 } ot_loop_findings;
 
-// An audit during training. `look` is called on every rank after the steps that run->audit selects,
+// An audit during training. `run` is called on every rank after the steps that run->audit selects,
 // before the checkpoint of the step. Texts are in `arena`. Collective over the world.
 typedef struct ot_loop_check {
-  ot_status (*look)(void *context, ot_trainer *trainer, ot_arena *arena,
-                    ot_loop_findings *findings);
+  ot_status (*run)(void *context, ot_trainer *trainer, ot_arena *arena, ot_loop_findings *findings);
   // Or null: called once, on every rank, before the first step of this process. Collective.
   ot_status (*begin)(void *context, ot_trainer *trainer);
   void *context;  // of this rank

@@ -114,8 +114,6 @@ int ot_trainer_micro_batches(const ot_trainer *trainer) { return trainer->micro_
 
 ot_runtime *ot_trainer_runtime(const ot_trainer *trainer) { return trainer->runtime; }
 
-const ot_step_transfer *ot_trainer_results(const ot_trainer *trainer) { return trainer->transfer; }
-
 void ot_trainer_set_trace(ot_trainer *trainer, bool on) {
   ot_executor_set_trace(ot_runtime_executor(trainer->runtime), on);
 }

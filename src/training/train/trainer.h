@@ -21,7 +21,7 @@ typedef struct ot_step_report {
   int64_t step_tokens;   // of this step
   int micro_batches;     // per rank in this step
   double loss;           // mean nats per unmasked target
-  double data_loss;      // distillation: of the data's targets, which `loss` is not; else NAN
+  double data_loss;      // with a teacher: of the data's targets, which `loss` is not; else NAN
   double teacher_kl;     // KL of teacher and model, nats a token, either way round; NAN if unknown
   double gradient_norm;  // before clipping
   double learning_rate;
@@ -111,8 +111,6 @@ const ot_run *ot_trainer_run(const ot_trainer *trainer);
 // Micro-batches of the last step; 0 before the first step of this process.
 int ot_trainer_micro_batches(const ot_trainer *trainer);
 ot_runtime *ot_trainer_runtime(const ot_trainer *trainer);
-// The values that the host read after the last step.
-const ot_step_transfer *ot_trainer_results(const ot_trainer *trainer);
 
 // The health of the last step; arrays are in `arena`.
 ot_status ot_trainer_health(const ot_trainer *trainer, ot_arena *arena, ot_health *health);
