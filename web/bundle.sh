@@ -3,8 +3,7 @@
 # web/bundle.sh FOLDER PROGRAM: fills web/index.html into FOLDER/orthant.html, one file. A line
 # "@include NAME" becomes the file web/NAME; "@packed NAME" becomes, with gzip and as text
 # (web/text_of.awk), the module `orthant.wasm`; or `parts`: all other scripts, the style with the
-# colours of the reports (src/tools/report/page_style.c), the presets, and, of PROGRAM, the words of its
-# options and the plan that the page shows first.
+# colours of the reports (src/tools/report/page_style.c), the presets, and, of PROGRAM, its options and the plan that the page shows first.
 set -euo pipefail
 folder=$(realpath "$1") program=$(realpath "$2")
 cd "$(dirname "$0")/.."
@@ -32,12 +31,11 @@ put_presets() {
   done
 }
 
-# The words of options that have some, from the help: a line "NAME A|B|C" each.
-put_choices() {
-  "$program" help plan | awk '
-    open { words = words $1 }
-    !open && /^  --[a-z-]+ [a-z0-9-]+\|/ { name = substr($1, 3); words = $2; open = 1 }
-    open && words !~ /\|$/ { print name, words; open = 0 }'
+# A line "KEY<tab>WORDS<tab>HELP" for each option of a plan; WORDS: of a choice.
+put_options() {
+  "$program" completion fish |
+    sed -nE "s/^.*_from plan' -l ([a-z-]+) -d '(([^'\\\\]|\\\\.)*)'( -x -a '(.*)')?.*/\\1\t\\5\t\\2/p" |
+    sed -E -e ':key s/^([a-z_]*)-/\1_/; t key' -e 's/\\(.)/\1/g'
 }
 
 # The state that the page starts with, and its answer.
@@ -55,8 +53,8 @@ put_parts() {
   for name in yaml job format dom state service knobs charts timeline result sections compare sweep files tour main; do
     strip <"web/$name.js"
   done
-  echo '%%%% choices'
-  put_choices
+  echo '%%%% options'
+  put_options
   echo '%%%% presets'
   put_presets
   echo '%%%% given'

@@ -5,61 +5,52 @@
 
 const POWERS = n => Array.from({ length: n }, (_, i) => String(2 ** i));
 
-// The words that an option takes, by its name: those of the program's help (web/bundle.sh).
-const CHOICES = Object.fromEntries(
-  parts.choices
+// The words and the help of the program's options, by their keys (web/bundle.sh).
+const OPTIONS = Object.fromEntries(
+  parts.options
     .trim()
     .split('\n')
-    .map(line => line.split(' '))
-    .map(([key, words]) => [key, words.split('|')]),
+    .map(line => line.split('\t'))
+    .map(([key, words, help]) => [key, { words: words.split(' '), help }]),
 );
 
-// key, label, values of a select or 'number', help, the word of the empty field (else "auto")
+// key, label, values of a select or 'words' (those of the option), 'number', 'text', 'switch'; the
+// word of the empty field (else "auto")
 const KNOB_GROUPS = [
   [
     'Job',
     [
-      ['model', 'Model', 'models', 'A preset, or your config.json dropped on the page'],
-      ['global_batch_size', 'Global batch', 'number', 'Sequences per step'],
-      ['sequence_length', 'Sequence', 'number', 'Tokens per sequence'],
-      ['tokens', 'Tokens of the run', 'text', 'For example 15T or 161B; default 20 per parameter'],
-      [
-        'precision',
-        'Precision',
-        CHOICES.precision,
-        'Data types of products, weights, gradients, moments',
-      ],
+      ['model', 'Model', 'models'],
+      ['global_batch_size', 'Global batch', 'number'],
+      ['sequence_length', 'Sequence', 'number'],
+      ['tokens', 'Tokens of the run', 'text'],
+      ['precision', 'Precision', 'words'],
     ],
   ],
   [
     'Machine',
     [
-      ['cluster', 'Cluster', 'clusters', 'A preset, or your cluster file dropped on the page'],
-      ['gpus', 'Devices', 'number', 'Devices of the job'],
-      ['engine', 'Software', 'engines', 'Whose steps are priced'],
-      [
-        'memory_margin',
-        'Memory margin, percent',
-        'text',
-        'Of a plan that must stay free; default from its range',
-      ],
-      ['price', 'Dollars a device hour', 'text', 'Adds the cost and energy of the run', 'none'],
+      ['cluster', 'Cluster', 'clusters'],
+      ['gpus', 'Devices', 'number'],
+      ['engine', 'Software', 'engines'],
+      ['memory_margin', 'Memory margin, percent', 'text'],
+      ['price', 'Dollars a device hour', 'text', 'none'],
     ],
   ],
   [
     'Layout',
     [
-      ['tp', 'tp', POWERS(7), 'Tensor parallel: columns and rows of matrices'],
-      ['pp', 'pp', POWERS(8), 'Pipeline stages'],
-      ['vpp', 'vpp', [...'12345678'], 'Chunks of layers on each stage'],
-      ['cp', 'cp', POWERS(7), 'Context parallel: parts of a sequence'],
-      ['ep', 'ep', POWERS(8), 'Expert parallel: ranks that share the experts'],
-      ['zero', 'ZeRO', CHOICES.zero, '1 shards optimizer states, 2 gradients, 3 weights'],
-      ['micro_batch_size', 'Micro-batch', POWERS(6), 'Sequences of one forward and backward'],
-      ['pipeline', 'Schedule', CHOICES.pipeline, 'Order of the work in the pipeline'],
-      ['recompute', 'Recompute', CHOICES.recompute, 'Activations recomputed in the backward'],
-      ['simple', 'Simplest of equal plans', 'switch', 'Of those within 5 %, if none can be told'],
-      ['variants', 'Also slower variants', 'switch', 'Plans with the same degrees and ZeRO stage'],
+      ['tp', 'tp', POWERS(7)],
+      ['pp', 'pp', POWERS(8)],
+      ['vpp', 'vpp', [...'12345678']],
+      ['cp', 'cp', POWERS(7)],
+      ['ep', 'ep', POWERS(8)],
+      ['zero', 'ZeRO', 'words'],
+      ['micro_batch_size', 'Micro-batch', POWERS(6)],
+      ['pipeline', 'Schedule', 'words'],
+      ['recompute', 'Recompute', 'words'],
+      ['simple', 'Simplest of equal plans', 'switch'],
+      ['variants', 'Also slower variants', 'switch'],
     ],
   ],
 ];
@@ -102,8 +93,9 @@ class Knobs {
   }
 
   // On or off, with its label after it.
-  toggle(key, label, help) {
+  toggle(key, label) {
     const id = `knob-${key}`;
+    const { help } = OPTIONS[key];
     const input = h('input', { id, type: 'checkbox', 'aria-describedby': `${id}-help` });
     input.addEventListener('change', () => this.changed({ [key]: input.checked ? 'true' : '' }));
     this.inputs[key] = input;
@@ -115,9 +107,10 @@ class Knobs {
     );
   }
 
-  knob(key, label, values, help, empty = 'auto') {
-    if (values === 'switch') return this.toggle(key, label, help);
+  knob(key, label, values, empty = 'auto') {
+    if (values === 'switch') return this.toggle(key, label);
     const id = `knob-${key}`;
+    const { help } = OPTIONS[key];
     const input =
       values === 'number' || values === 'text'
         ? h('input', {
@@ -160,8 +153,12 @@ class Knobs {
   }
 
   select(id, key, values) {
-    const named = typeof values === 'string';
-    const names = named ? Object.keys(this.service.presets[values]) : values;
+    const named = typeof values === 'string' && values !== 'words';
+    const names = named
+      ? Object.keys(this.service.presets[values])
+      : values === 'words'
+        ? OPTIONS[key].words
+        : values;
     const options = names.map(v => h('option', { value: v }, v));
     if (key === 'engine') options.unshift(h('option', { value: '' }, 'orthant'));
     else if (!named) options.unshift(h('option', { value: '' }, 'auto'));

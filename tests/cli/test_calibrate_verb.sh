@@ -24,15 +24,21 @@ refuses 'line 2 has more fields' 'gpus,step_seconds\n64,3,1\n'
 refuses 'line 2 has no step_seconds' 'gpus,step_seconds\n64\n'
 refuses 'line 3, column step_seconds: "-3"; allowed: a number above 0' 'gpus,step_seconds\n64,3\n64,-3\n'
 refuses 'line 2, column step_seconds: "nan"' 'gpus,step_seconds\n64,nan\n'
-refuses 'line 2, column zero: "-1"; allowed: a whole number from 0' 'zero,step_seconds\n-1,3\n'
-refuses 'line 2: plan: zero=7; allowed: 0 to 3' 'zero,step_seconds\n7,3\n'
-refuses 'line 2, column pipeline: "dual" is not one of gpipe|1f1b|' 'pipeline,step_seconds\ndual,3\n'
+
+refuses_value() {  # refuses_value COLUMN VALUE ALLOWED
+  printf '%s,step_seconds\n%s,3\n' "$1" "$2" >bad.csv
+  expect 2 "(bad.csv: line 2)" "${plan[@]}" --cluster h100 --calibrate bad.csv
+  grep -q "^error: $1: \"*$2\"* is .*$3" err.txt || fail "$1 $2: $(cat err.txt)"
+}
+
+for value in -1 7; do refuses_value zero "$value" 'one of auto, 0, 1, 2, 3'; done
+refuses_value pipeline dual 'one of auto, gpipe, 1f1b, '
 for column in tp pp vpp cp ep micro_batch_size gpus global_batch_size sequence_length; do
   for value in 0 -1 x 1.5 1e99; do
-    refuses "line 2, column $column: \"$value\"; allowed: a whole number from 1" "$column,step_seconds\n$value,3\n"
+    refuses_value "$column" "$value" '; allowed: 1 to 16777216'
   done
 done
-refuses 'line 2: ' 'tp,pp,cp,step_seconds\n1048576,1048576,1048576,3\n'
+refuses 'line 2: ' 'tp,pp,cp,step_seconds\n16777216,16777216,16777216,3\n'
 # Steps that cannot be of this job, as of milliseconds, change no cluster.
 refuses 'line 2, column step_seconds: a step of 3300 s is ' 'gpus,step_seconds\n64,3300\n'
 refuses 'line 3, column step_seconds: a step of 0.0033 s is ' 'gpus,step_seconds\n64,3.3\n64,0.0033\n'

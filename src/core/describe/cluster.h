@@ -200,6 +200,9 @@ bool ot_cluster_basis_measured(ot_cluster_basis basis);
 
 ot_status ot_cluster_check(const ot_cluster *cluster);
 
+// Whether it has several kinds of device.
+static inline bool ot_cluster_is_mixed(const ot_cluster *cluster) { return cluster->num_pools > 0; }
+
 // Number of pools: 1 for a cluster of one kind of device.
 int ot_cluster_pools(const ot_cluster *cluster);
 

@@ -79,7 +79,7 @@ typedef struct ot_job {
 // Whether estimates include a live teacher.
 bool ot_job_has_teacher(const ot_job *job);
 
-// Its devices and those that a teacher has for itself (run->distill.teacher_ranks).
+// Its devices and those that a teacher has for itself (ot_run_teacher_ranks).
 int ot_job_all_devices(const ot_job *job);
 
 // Passes of micro-batches through chunks of a pipeline that a plan follows: all of a step are

@@ -16,6 +16,34 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 2,
      .activation_bytes = 2},
+    // Transformer Engine: GEMMs in 8 bits, storage as with bf16.
+    {.name = "fp8",
+     .products = OT_F8,
+     .weight_bytes = 2,
+     .gradient_bytes = 2,
+     .master_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 2,
+     .reduce_bytes = 2,
+     .activation_bytes = 2},
+    {.name = "fp32",
+     .products = OT_F32,
+     .weight_bytes = 4,
+     .gradient_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 4,
+     .reduce_bytes = 4,
+     .activation_bytes = 4},
+    // DeepSpeed (Rajbhandari et al. 2020, sec. 3.1): 2 + 2 + 12.
+    {.name = "fp16",
+     .products = OT_F16,
+     .weight_bytes = 2,
+     .gradient_bytes = 2,
+     .master_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 2,
+     .reduce_bytes = 2,
+     .activation_bytes = 2},
     // Megatron-LM, docs/user-guide/features/dist_optimizer.md: bf16 parameters, fp32 gradients.
     // Also Orthant's own.
     {.name = "bf16-fp32-gradients",
@@ -38,24 +66,6 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 4,
      .activation_bytes = 2},
-    // torch FSDP's mixed precision: sharded weights are fp32, gathered weights bf16.
-    {.name = "amp-bf16",
-     .products = OT_BF16,
-     .weight_bytes = 4,
-     .gradient_bytes = 4,
-     .moment_bytes = 8,
-     .gather_bytes = 2,
-     .reduce_bytes = 4,
-     .activation_bytes = 2},
-    // llm-foundry's amp_bf16 with a model in bf16, or its policy PURE: no fp32 copies.
-    {.name = "bf16-pure",
-     .products = OT_BF16,
-     .weight_bytes = 2,
-     .gradient_bytes = 2,
-     .moment_bytes = 4,
-     .gather_bytes = 2,
-     .reduce_bytes = 2,
-     .activation_bytes = 2},
     // llmq (README): moments in bf16.
     {.name = "bf16-bf16-moments",
      .products = OT_BF16,
@@ -66,32 +76,30 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 2,
      .activation_bytes = 2},
-    // DeepSpeed (Rajbhandari et al. 2020, sec. 3.1): 2 + 2 + 12.
-    {.name = "fp16",
-     .products = OT_F16,
+    // llm-foundry's amp_bf16 with a model in bf16, or its policy PURE: no fp32 copies.
+    {.name = "bf16-pure",
+     .products = OT_BF16,
      .weight_bytes = 2,
      .gradient_bytes = 2,
-     .master_bytes = 4,
-     .moment_bytes = 8,
+     .moment_bytes = 4,
      .gather_bytes = 2,
      .reduce_bytes = 2,
      .activation_bytes = 2},
-    // Megatron-LM, same page: fp16 parameters and gradients, fp32 copies of both.
+    // torch FSDP's mixed precision: sharded weights are fp32, gathered weights bf16.
+    {.name = "amp-bf16",
+     .products = OT_BF16,
+     .weight_bytes = 4,
+     .gradient_bytes = 4,
+     .moment_bytes = 8,
+     .gather_bytes = 2,
+     .reduce_bytes = 4,
+     .activation_bytes = 2},
+    // Megatron-LM, the page named above: fp16 parameters and gradients, fp32 copies of both.
     {.name = "fp16-fp32-copies",
      .products = OT_F16,
      .weight_bytes = 2,
      .gradient_bytes = 2,
      .master_bytes = 8,
-     .moment_bytes = 8,
-     .gather_bytes = 2,
-     .reduce_bytes = 2,
-     .activation_bytes = 2},
-    // Transformer Engine: GEMMs in 8 bits, storage as with bf16.
-    {.name = "fp8",
-     .products = OT_F8,
-     .weight_bytes = 2,
-     .gradient_bytes = 2,
-     .master_bytes = 4,
      .moment_bytes = 8,
      .gather_bytes = 2,
      .reduce_bytes = 2,
@@ -105,15 +113,11 @@ static const ot_recipe recipes[] = {
      .gather_bytes = 2,
      .reduce_bytes = 4,
      .activation_bytes = 2},
-    {.name = "fp32",
-     .products = OT_F32,
-     .weight_bytes = 4,
-     .gradient_bytes = 4,
-     .moment_bytes = 8,
-     .gather_bytes = 4,
-     .reduce_bytes = 4,
-     .activation_bytes = 4},
 };
+
+const char *ot_recipe_name(int index) {
+  return index < OT_COUNT(recipes) ? recipes[index].name : NULL;
+}
 
 const ot_recipe *ot_recipe_find(const char *name) {
   for (int i = 0; i < OT_COUNT(recipes); i++) {

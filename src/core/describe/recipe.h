@@ -21,10 +21,8 @@ typedef struct ot_recipe {
   double activation_bytes;  // per activation element
 } ot_recipe;
 
-// All names, as choices of an option.
-#define OT_RECIPE_NAMES                                                                        \
-  "bf16|fp8|fp32|fp16|bf16-fp32-gradients|bf16-fp32-accumulators|bf16-bf16-moments|bf16-pure|" \
-  "amp-bf16|fp16-fp32-copies|fp8-fp32-gradients"
+// The name of recipe `index`, null after the last.
+const char *ot_recipe_name(int index);
 
 // The recipe called `name`, or null.
 const ot_recipe *ot_recipe_find(const char *name);

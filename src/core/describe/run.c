@@ -29,28 +29,6 @@ int ot_run_generators(const ot_run *run) {
   return run->rl.generators > 0 ? run->rl.generators : 1;
 }
 
-bool ot_run_has_live_teacher(const ot_run *run) {
-  return ot_run_weighted_targets(run) > 0 && run->distill.from == OT_DISTILL_LIVE;
-}
-
-int ot_run_teacher_ranks(const ot_run *run) {
-  return ot_run_weighted_targets(run) > 0 ? run->distill.teacher_ranks : 0;
-}
-
-int64_t ot_run_weighted_targets(const ot_run *run) {
-  if (ot_run_learns_from_rewards(run)) return 1;
-  switch (run ? run->distill.objective : OT_DISTILL_NONE) {
-    case OT_DISTILL_NONE:
-      return 0;
-    case OT_DISTILL_SAMPLED:
-    case OT_DISTILL_TOP_K:
-      return run->distill.targets;
-    case OT_DISTILL_REVERSE_KL:
-      return 1;
-  }
-  OT_UNREACHABLE();
-}
-
 bool ot_run_checks_compute(const ot_run *run) {
   for (int64_t i = 0; run && run->audit.every > 0 && i < run->audit.num_checks; i++) {
     if (run->audit.checks[i] == OT_AUDIT_COMPUTE) return true;

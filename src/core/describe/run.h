@@ -10,6 +10,7 @@
 #include "base/choices.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "describe/distill.h"
 #include "describe/model.h"
 #include "describe/parametrization.h"
 #include "describe/recompute_modules.h"
@@ -219,35 +220,6 @@ typedef struct ot_run_evaluate {
   int64_t num_tasks;
 } ot_run_evaluate;
 
-// The objective of a run that learns from a teacher, a trained model with the same vocabulary.
-typedef enum ot_distill_objective {
-  OT_DISTILL_NONE,
-  OT_DISTILL_SAMPLED,     // its distribution, by draws from it: forward KL, unbiased
-  OT_DISTILL_TOP_K,       // its most probable tokens: biased
-  OT_DISTILL_REVERSE_KL,  // its opinion of text that the model itself generates
-} ot_distill_objective;
-
-typedef enum ot_distill_source {
-  OT_DISTILL_STORE,   // PREFIX.teacher next to each training set (distill/teacher_store.h)
-  OT_DISTILL_LIVE,    // the teacher runs in this job
-  OT_DISTILL_SERVER,  // that of `orthant serve --teach` answers
-} ot_distill_source;
-
-typedef struct ot_run_distill {
-  ot_distill_objective objective;
-  ot_distill_source from;
-  const char *teacher;     // a checkpoint, run or HF directory; "" = not given
-  const char *server;      // http://HOST:PORT; "" = not given
-  const char *server_key;  // file whose first line is its bearer key; "" = none
-  double server_timeout;   // seconds without an answer after which the run ends
-  int64_t draws;           // sampled: of each token [1..127]
-  int64_t targets;         // most weighted targets of a token [1..256]; others are merged
-  double alpha;            // weight of the teacher [0, 1]; the data's next token has the rest
-  int64_t prompt_tokens;   // reverse_kl: of each sequence, from the data
-  int teacher_ranks;  // the last ranks of the job, which only run the teacher; 0: every rank with
-                      // the head does
-} ot_run_distill;
-
 // The answer to an outlier of the loss or of the gradient norm (record/spike_watch.h).
 typedef enum ot_spike_action {
   OT_SPIKE_NOTE,    // report it and go on
@@ -328,11 +300,26 @@ int ot_run_generators(const ot_run *run);
 // Ranks of a job that only run a teacher, in addition to those of the mesh. `run` may be null.
 int ot_run_teacher_ranks(const ot_run *run);
 
-// Whether the run learns from a teacher that runs in its job. `run` may be null.
+void ot_run_set_teacher_ranks(ot_run *run, int ranks);
+
+// OT_USAGE or OT_RANKS, as `failure` says, if they leave none of `count` devices or ranks (`unit`,
+// which `option` sets) for the model.
+ot_status ot_run_check_teacher_ranks(const ot_run *run, ot_status failure, int count,
+                                     const char *unit, const char *option);
+
+// Whether the run learns from a teacher that runs in its job, or also from one that a server runs;
+// neither if the answers are stored. `run` may be null.
 bool ot_run_has_live_teacher(const ot_run *run);
+bool ot_run_has_answering_teacher(const ot_run *run);
+
+// Whether the teacher judges sequences that the model itself writes, after prompts of the data.
+bool ot_run_teacher_judges(const ot_run *run);
 
 // Weighted targets of each token (ops/head.h); 0: the data's next token alone. `run` may be null.
 int64_t ot_run_weighted_targets(const ot_run *run);
+
+// Whether they are drawn from a distribution: their weights sum to 1.
+bool ot_run_targets_are_drawn(const ot_run *run);
 
 // True when the run recomputes gradients on other ranks (audit.checks). `run` may be null.
 bool ot_run_checks_compute(const ot_run *run);

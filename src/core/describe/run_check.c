@@ -95,36 +95,6 @@ static ot_status check_checkpoint(const ot_run *run) {
   return OT_OK;
 }
 
-static ot_status check_distill(const ot_run *run) {
-  const ot_run_distill *const d = &run->distill;
-  const bool reverse = d->objective == OT_DISTILL_REVERSE_KL;
-  if (d->objective == OT_DISTILL_NONE) return OT_OK;
-  const bool answers = d->from != OT_DISTILL_STORE;
-  OT_CHECK(!reverse || answers, OT_USAGE,
-           "distill: objective=reverse_kl needs from=live or server: the teacher judges text of "
-           "this run");
-  OT_CHECK(d->from != OT_DISTILL_LIVE || d->teacher[0] != '\0', OT_USAGE,
-           "distill: from=live needs teacher, a checkpoint or HF directory");
-  OT_CHECK(d->from != OT_DISTILL_SERVER || ot_text_starts_with(d->server, "http://") ||
-               ot_text_starts_with(d->server, "https://"),
-           OT_USAGE, "distill: from=server needs server, such as http://127.0.0.1:8000, not \"%s\"",
-           d->server);
-  OT_CHECK(d->teacher_ranks == 0 || (answers && !reverse), OT_USAGE,
-           "distill: teacher_ranks=%d needs from=live or server and objective=sampled or top_k: %s",
-           d->teacher_ranks,
-           reverse ? "a teacher cannot be ahead of what the model writes" : "a store has no ranks");
-  OT_CHECK(d->alpha == 1 || d->targets > 1 || reverse, OT_USAGE,
-           "distill: targets=1 leaves no place for the data's token of alpha=%.9g (try 24)",
-           d->alpha);
-  OT_CHECK(d->objective != OT_DISTILL_TOP_K || d->targets <= run->model.vocab_size, OT_USAGE,
-           "distill: targets=%lld exceeds vocab_size=%lld", (long long)d->targets,
-           (long long)run->model.vocab_size);
-  OT_CHECK(!reverse || d->prompt_tokens < run->data.sequence_length, OT_USAGE,
-           "distill: prompt_tokens=%lld leaves nothing to generate of sequence_length=%lld",
-           (long long)d->prompt_tokens, (long long)run->data.sequence_length);
-  return OT_OK;
-}
-
 static ot_status check_precision(const ot_run *run) {
   const ot_run_precision *const p = &run->precision;
   const bool wide = p->compute == OT_F64;
@@ -152,7 +122,7 @@ ot_status ot_run_check(const ot_run *run) {
   OT_TRY(check_length(run));
   OT_TRY(check_precision(run));
   OT_TRY(check_positions(run));
-  OT_TRY(check_distill(run));
+  OT_TRY(ot_distill_check(run));
   OT_TRY(ot_parametrization_check(&run->parametrization, &run->model));
   OT_TRY(check_batch(run));
   return ot_parallel_check(run);

@@ -22,8 +22,6 @@ static const char *const audits[] = {"causality", "precision", "ranks",   "drift
 static const char *const computes[] = {"fp32", "fp64", "bf16", "fp16", "fp8", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const spike_actions[] = {"note", "stop", "skip", "rewind", NULL};
-static const char *const objectives[] = {"none", "sampled", "top_k", "reverse_kl", NULL};
-static const char *const distill_sources[] = {"store", "live", "server", NULL};
 static const char *const stored[] = {"fp32", "fp64", "bf16", "fp16", NULL};
 static const char *const no_file[] = {"random", NULL};
 
@@ -142,7 +140,7 @@ static const ot_key parallel_keys[] = {
     {"context", OT_KEY_CHOICE, offsetof(ot_run_parallel, context), "ring", .choices = contexts,
      .help = "attention over cp: keys move around a ring, or all-to-all of heads (ulysses)"},
     {"ep", OT_KEY_INT, offsetof(ot_run_parallel, ep), "1", 1, 1 << 20,
-     .help = "expert parallel degree"},
+     .help = "expert parallel degree, over ranks of tp, cp and dp"},
     {"etp", OT_KEY_INT, offsetof(ot_run_parallel, etp), "1", 1, 1 << 20,
      .help = "tensor parallel degree of experts"},
     {"dp", OT_KEY_INT, offsetof(ot_run_parallel, dp), "0", 0, 1 << 20,
@@ -269,36 +267,6 @@ static const ot_schema precision = {
     "precision section", precision_keys, OT_COUNT(precision_keys),
     .size = sizeof(ot_run_precision)};
 
-static const ot_key distill_keys[] = {
-    {"objective", OT_KEY_CHOICE, offsetof(ot_run_distill, objective), "none", .choices = objectives,
-     .help = "what is learned from a teacher: draws from its distribution, its most probable "
-             "tokens (biased), or its opinion of what the model writes"},
-    {"from", OT_KEY_CHOICE, offsetof(ot_run_distill, from), "store", .choices = distill_sources,
-     .help = "stores of `orthant distill targets`, a teacher that runs in this job, or one of "
-             "`orthant serve --teach`"},
-    {"teacher", OT_KEY_PATH, offsetof(ot_run_distill, teacher), "null", .null_text = "",
-     .help = "checkpoint, run or HF directory of the teacher"},
-    {"server", OT_KEY_TEXT, offsetof(ot_run_distill, server), "null", .null_text = "",
-     .help = "server: http://HOST:PORT; if teacher is given too, the server must have that one"},
-    {"server_key", OT_KEY_PATH, offsetof(ot_run_distill, server_key), "null", .null_text = "",
-     .help = "server: a file whose first line is the bearer key that it wants (its --api-key)"},
-    {"server_timeout", OT_KEY_REAL, offsetof(ot_run_distill, server_timeout), "300", 0, 1e6,
-     .unit = "s", .help = "server: without an answer for that long, the run ends"},
-    {"draws", OT_KEY_INTEGER, offsetof(ot_run_distill, draws), "50", 1, 127,
-     .help = "sampled: draws of each token"},
-    {"targets", OT_KEY_INTEGER, offsetof(ot_run_distill, targets), "24", 1, 256,
-     .help = "most targets of a token; rarer ones are merged, without bias"},
-    {"alpha", OT_KEY_REAL, offsetof(ot_run_distill, alpha), "1", 0, 1,
-     .help = "weight of the teacher; the data's next token has the rest"},
-    {"prompt_tokens", OT_KEY_INTEGER, offsetof(ot_run_distill, prompt_tokens), "16", 1, 1 << 24,
-     .unit = "tokens", .help = "reverse_kl: data's tokens before those that the model writes"},
-    {"teacher_ranks", OT_KEY_INT, offsetof(ot_run_distill, teacher_ranks), "0", 0, 1 << 16,
-     .help = "live, server: ranks that run the teacher only, a step ahead of the others, in "
-             "addition to those of `parallel`; 0: the ranks with the head do"},
-};
-static const ot_schema distill = {
-    "distill section", distill_keys, OT_COUNT(distill_keys), .size = sizeof(ot_run_distill)};
-
 static const ot_key checkpoint_keys[] = {
     {"every", OT_KEY_INTEGER, offsetof(ot_run_checkpoint, every), "1000", 0, OT_NO_MAXIMUM,
      .choices = automatic, .unit = "steps",
@@ -386,7 +354,7 @@ static const ot_key run_keys[] = {
      .object = &learning_rate, .help = "learning rate schedule"},
     {"precision", OT_KEY_OBJECT, offsetof(ot_run_keys, run.precision), .object = &precision,
      .help = "dtypes"},
-    {"distill", OT_KEY_OBJECT, offsetof(ot_run_keys, run.distill), .object = &distill,
+    {"distill", OT_KEY_OBJECT, offsetof(ot_run_keys, run.distill), .object = &ot_distill_schema,
      .help = "distillation from a teacher"},
     {"checkpoint", OT_KEY_OBJECT, offsetof(ot_run_keys, run.checkpoint), .object = &checkpoint,
      .help = "checkpoints"},

@@ -25,6 +25,9 @@ ot_status ot_run_read(ot_node *tree, ot_arena *arena, ot_run *out, ot_node **set
 // without a file. Neither data nor a length is set. In `arena`, which the run refers to.
 ot_status ot_run_defaults(const ot_model *model, ot_dtype compute, ot_arena *arena, ot_run *out);
 
+// The section of `settings` that describes the teacher, or null.
+ot_node *ot_run_teacher_section(const ot_node *settings);
+
 // Adds "(FILE:LINE:COLUMN)" to the failure of a rule over several keys of a run: the place in
 // `tree` (of its file, or `settings`) of the first key in the message that was written down, else
 // of its section or file. Returns `status`; OT_OK adds nothing.

@@ -45,7 +45,7 @@ void ot_doubt_find(const ot_doubt_request *request, ot_doubt *out) {
   }
   if (basis == OT_BASIS_QUICK) add(out, 0.0295, "measured in seconds (bench --quick)");
   if (ot_measured_is_doubtful(job->cluster)) add(out, 0.0295, "measured on a busy machine");
-  if (job->cluster->num_pools > 0) add(out, 0.0295, "no measured run on pools of devices");
+  if (ot_cluster_is_mixed(job->cluster)) add(out, 0.0295, "no measured run on pools of devices");
   if (unknown || (!measured && !ot_explain_engine_known(job))) {
     add(out, 0.0154, "no measured run of this software");
   }

@@ -140,7 +140,7 @@ void ot_explain_beyond(const ot_job *job, const ot_candidate *candidate, ot_aren
   comparison c = {job, candidate, arena, out};
   const ot_cluster_basis basis = job->cluster->basis;
   if (ot_cluster_basis_measured(basis) || basis == OT_BASIS_CALIBRATED) return;
-  if (job->cluster->num_pools > 0) add_reason(&c, "pools of different devices");
+  if (ot_cluster_is_mixed(job->cluster)) add_reason(&c, "pools of different devices");
   if (!find_runs(device, NULL, &all)) {
     add_reason(&c, ot_arena_format(arena, "device %s", device));
     return;

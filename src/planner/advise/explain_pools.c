@@ -33,7 +33,7 @@ const char *ot_explain_pools(const ot_job *job, const ot_estimate *estimate, ot_
 const char *ot_explain_devices(const ot_job *job, ot_arena *arena) {
   const ot_cluster *const cluster = job->cluster;
   ot_text_builder text = {.arena = arena};
-  if (cluster->num_pools == 0) {
+  if (!ot_cluster_is_mixed(cluster)) {
     return ot_figure_bytes(arena, (double)ot_device_capacity(&cluster->device));
   }
   for (int i = 0; i < cluster->num_pools; i++) {

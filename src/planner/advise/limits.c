@@ -119,7 +119,7 @@ void ot_limits_build(const ot_limits_request *request, ot_limits *out) {
                      .step_flops_per_s = request->step_flops_per_s,
                      .critical_batch_tokens = critical,
                      .batch_floor_devices = (int64_t)floor};
-  if (cluster->num_pools > 0) return;  // the others are limits of one kind of device
+  if (ot_cluster_is_mixed(cluster)) return;  // the others are limits of one kind of device
   *out = (ot_limits){
       .flops_per_s = request->flops_per_s,
       .step_flops_per_s = request->step_flops_per_s,

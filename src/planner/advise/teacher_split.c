@@ -10,7 +10,7 @@ enum { FULL = 16, MOST_CHOICES = 64 };
 // `job` with `ranks` of all its devices for the teacher alone, in `out` and `run`.
 static void assign_ranks(const ot_job *job, int ranks, ot_job *out, ot_run *run) {
   *run = *job->run;
-  run->distill.teacher_ranks = ranks;
+  ot_run_set_teacher_ranks(run, ranks);
   *out = *job;
   out->run = run;
   out->devices = ot_job_all_devices(job) - ranks;
@@ -57,19 +57,19 @@ static ot_status price_one(const ot_job *job, ot_arena_pool *scratch, ot_teacher
 
 ot_status ot_teacher_split_build(const ot_job *job, bool given, ot_arena_pool *scratch,
                                  ot_arena *arena, ot_teacher_split *out) {
-  const ot_run_distill *const d = &job->run->distill;
+  const int own = ot_run_teacher_ranks(job->run);
   const ot_teacher_choice *best = NULL;
   *out = (ot_teacher_split){.choices = ot_arena_array(arena, MOST_CHOICES, sizeof *out->choices)};
   OT_TRY(price_one(job, scratch, &out->price));
   // The model's own texts do not exist before its step, so no teacher can be ahead of it.
-  given = given || d->objective == OT_DISTILL_REVERSE_KL;
-  if (given) out->choices[out->num_choices++].ranks = d->teacher_ranks;
+  given = given || ot_run_teacher_judges(job->run);
+  if (given) out->choices[out->num_choices++].ranks = own;
   if (!given) list_choices(ot_job_all_devices(job), out);
   for (int i = 0; i < out->num_choices && !given; i++) {
     ot_teacher_choice *const choice = &out->choices[i];
     OT_TRY(search_choice(job, scratch, best ? best->step_s : 0, choice));
     if (choice->step_s > 0) best = choice;
   }
-  assign_ranks(job, best ? best->ranks : d->teacher_ranks, &out->job, &out->run);
+  assign_ranks(job, best ? best->ranks : own, &out->job, &out->run);
   return OT_OK;
 }

@@ -6,6 +6,7 @@
 #include "answer/question.h"
 #include "base/quantity.h"
 #include "base/text_builder.h"
+#include "describe/run_keys.h"
 #include "estimate/job_check.h"
 
 // State while a page is built.
@@ -48,8 +49,8 @@ static ot_status search(builder *b) {
 static ot_status split(builder *b) {
   const ot_plan_request *const request = b->build->request;
   if (!ot_job_has_teacher(b->job)) return OT_OK;
-  const ot_node *const distill = ot_node_child(request->settings, "distill");
-  const bool given = ot_setting_is_given(ot_node_child(distill, "teacher_ranks"));
+  const ot_node *const section = ot_run_teacher_section(request->settings);
+  const bool given = ot_setting_is_given(ot_node_child(section, "teacher_ranks"));
   ot_teacher_split *const made = ot_arena_array(b->arena, 1, sizeof *made);
   OT_TRY(ot_teacher_split_build(b->job, given, ot_estimator_scratch(b->page->estimator), b->arena,
                                 made));

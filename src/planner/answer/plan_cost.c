@@ -16,7 +16,7 @@ static double mean_power(const ot_cluster *cluster) {
     if (each == 0) return 0;
     sum += each * cluster->pools[i].num_devices;
   }
-  return cluster->num_pools > 0 ? sum / cluster->num_devices : power_of(&cluster->device);
+  return ot_cluster_is_mixed(cluster) ? sum / cluster->num_devices : power_of(&cluster->device);
 }
 
 ot_plan_cost ot_plan_cost_of(const ot_plan_page *page, const ot_page_plan *plan) {

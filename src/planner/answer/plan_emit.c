@@ -354,7 +354,7 @@ static ot_status put_other(const emission *e) {
 static ot_status check_pools(const emission *e, ot_emit_kind kind) {
   const ot_cluster *const cluster = e->page->job->cluster;
   const ot_candidate *const c = &e->plan->candidate;
-  if (cluster->num_pools == 0) return OT_OK;
+  if (!ot_cluster_is_mixed(cluster)) return OT_OK;
   for (int i = 1; i < cluster->num_pools && c->crosses == OT_CROSSES_DP; i++) {
     const long long first = e->plan->pools[0].micro_batches,
                     other = e->plan->pools[i].micro_batches;

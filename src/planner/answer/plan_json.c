@@ -20,7 +20,7 @@ static void put_texts(document *d, const char *key, const char *const *texts, in
 
 // Each pool of a mixed cluster, and the links between them.
 static void put_pools(const ot_cluster *cluster, ot_dtype products, ot_json_writer *w) {
-  if (cluster->num_pools == 0) return;
+  if (!ot_cluster_is_mixed(cluster)) return;
   ot_json_array(w, "pools");
   for (int i = 0; i < cluster->num_pools; i++) {
     const ot_cluster *const pool = &cluster->pools[i];
@@ -117,7 +117,7 @@ static void put_limits(document *d) {
   ot_json_real(w, "critical_batch_tokens", l->critical_batch_tokens);
   ot_json_real(w, "flops_per_second_per_device", l->flops_per_s);
   ot_json_real(w, "step_flops_per_second_per_device", l->step_flops_per_s);
-  if (d->page->job->cluster->num_pools == 0) put_crossovers(l, w);
+  if (!ot_cluster_is_mixed(d->page->job->cluster)) put_crossovers(l, w);
   ot_json_end(w);
 }
 
@@ -311,7 +311,7 @@ static void put_teacher(document *d) {
   if (!t) return;
   ot_json_object(w, "teacher");
   ot_json_integer(w, "parameters", t->price.parameters);
-  ot_json_integer(w, "ranks", t->run.distill.teacher_ranks);
+  ot_json_integer(w, "ranks", ot_run_teacher_ranks(&t->run));
   ot_json_real(w, "sequence_seconds", t->price.micro_batch_s);
   ot_json_integer(w, "sequence_bytes", t->price.bytes);
   ot_json_array(w, "choices");

@@ -65,7 +65,7 @@ static void move_changes(const ot_node *given, ot_node *settings, ot_arena *aren
 // The ranks of a live teacher, unless the user gave them.
 static void move_teacher_ranks(const ot_run *run, ot_node *settings, ot_arena *arena,
                                ot_node *out) {
-  ot_node *const from = ot_node_child(settings, "distill"), *to = ot_node_child(out, "distill");
+  ot_node *const from = ot_run_teacher_section(settings), *const to = ot_run_teacher_section(out);
   const bool left = ot_node_child(from, "teacher_ranks") != NULL;
   if (!to || !left || ot_run_teacher_ranks(run) == 0) return;
   move_key(from, "teacher_ranks", arena, to);

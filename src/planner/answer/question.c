@@ -47,7 +47,7 @@ static ot_status size_cluster(ot_plan_request *r, ot_arena *arena) {
         r, ot_arena_format(arena, "cluster %s describes %d devices; %d are priced as more of them",
                            r->cluster.name, all, given));
   }
-  const bool described = r->cluster.device.threads == 0 && r->cluster.num_pools == 0;
+  const bool described = r->cluster.device.threads == 0 && !ot_cluster_is_mixed(&r->cluster);
   if (given == 0 && described && !ot_cluster_basis_measured(r->cluster.basis)) {
     ot_plan_request_note(
         r, ot_arena_format(arena, "all %d devices that cluster %s describes, without --gpus",
@@ -98,12 +98,20 @@ static const char *default_recipe(ot_plan_request *r, ot_arena *arena) {
   return narrow ? "bf16" : "fp32";
 }
 
+static const char *recipe_names(ot_arena *arena) {
+  ot_text_builder names = {.arena = arena};
+  for (int i = 0; ot_recipe_name(i); i++) {
+    ot_text_appendf(&names, "%s%s", i > 0 ? "|" : "", ot_recipe_name(i));
+  }
+  return ot_text_builder_text(&names);
+}
+
 static ot_status choose_precision(ot_plan_request *r, ot_arena *arena) {
   const char *const given = r->question.precision;
   const char *const name = given ? given : default_recipe(r, arena);
   const ot_recipe *const recipe = ot_recipe_find(name);
   OT_CHECK(recipe, OT_USAGE, "engine %s: there is no recipe called \"%s\"; one of %s",
-           r->job.engine->name, name, OT_RECIPE_NAMES);
+           r->job.engine->name, name, recipe_names(arena));
   r->job.recipe = *recipe;
   if (r->question.moment_bytes > 0) r->job.recipe.moment_bytes = r->question.moment_bytes;
   if (r->question.gather_bytes > 0) r->job.recipe.gather_bytes = r->question.gather_bytes;
@@ -213,18 +221,14 @@ static void set_margin(ot_plan_request *r) {
 // Ranks that a teacher has for itself are of the same devices.
 static ot_status set_teacher(ot_plan_request *r, ot_arena *arena) {
   ot_job *const job = &r->job;
-  const int ranks = ot_run_teacher_ranks(&r->run);
   const bool live = ot_run_has_live_teacher(&r->run);
-  OT_CHECK(ranks < job->devices, OT_USAGE,
-           "distill.teacher_ranks=%d leaves no device for the model of %d (--gpus)", ranks,
-           job->devices);
-  job->devices -= ranks;
-  if (live && job->cluster->num_pools == 0) job->teacher = r->teacher;
+  OT_TRY(ot_run_check_teacher_ranks(&r->run, OT_USAGE, job->devices, "device", "--gpus"));
+  job->devices -= ot_run_teacher_ranks(&r->run);
+  if (live && !ot_cluster_is_mixed(job->cluster)) job->teacher = r->teacher;
   const char *const what = live ? "what the teacher needs" : "what the teacher's server needs";
-  const bool unknown = ot_run_weighted_targets(&r->run) > 0 &&
-                       r->run.distill.from != OT_DISTILL_STORE && !job->teacher;
-  if (unknown) ot_plan_request_note(r, ot_arena_format(arena, "%s is in no price", what));
-  if (r->run.distill.objective != OT_DISTILL_REVERSE_KL) return OT_OK;
+  if (ot_run_has_answering_teacher(&r->run) && !job->teacher)
+    ot_plan_request_note(r, ot_arena_format(arena, "%s is in no price", what));
+  if (!ot_run_teacher_judges(&r->run)) return OT_OK;
   ot_plan_request_note(r,
                        "reverse_kl: the text that the model writes, and its copy that writes it, "
                        "are in no price");

@@ -36,8 +36,11 @@ typedef struct ot_question {
 
 enum { OT_QUESTION_MOST = 1 << 24 };  // devices, sequences, tokens of one, and degrees
 
-// The options of a question: their names, with underscores, and ranges.
+// The options of a question: their names, with underscores, ranges, and words.
 extern const ot_schema ot_question_schema;
+
+// The help of one of its keys.
+const char *ot_question_help(const ot_key *key, ot_arena *arena);
 
 // Reads a map of them, or null; cluster, engine and notes remain. OT_USAGE names the option.
 ot_status ot_question_read(const ot_node *tree, ot_arena *arena, ot_question *out);

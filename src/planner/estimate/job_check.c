@@ -48,7 +48,7 @@ static ot_status check_given(const ot_job *job) {
   OT_CHECK(g->micro_batch_size >= 0 && g->micro_batch_size <= job->global_batch_size, OT_USAGE,
            "plan: micro_batch_size=%lld; allowed: 1 to global_batch_size=%lld",
            (long long)g->micro_batch_size, (long long)job->global_batch_size);
-  OT_CHECK(!g->crosses || job->cluster->num_pools > 0, OT_USAGE,
+  OT_CHECK(!g->crosses || ot_cluster_is_mixed(job->cluster), OT_USAGE,
            "plan: crosses=%s, but cluster %s has no pools", ot_crossing_names[g->crosses],
            job->cluster->name);
   OT_CHECK(g->vpp >= 0 && g->ep >= 0 && g->etp >= 0 && g->dp_shard >= 0, OT_USAGE,
@@ -82,7 +82,7 @@ ot_status ot_job_check(const ot_job *job) {
 
 void ot_candidate_cross(const ot_job *job, ot_candidate *candidate) {
   static const ot_crossing order[] = {OT_CROSSES_PP, OT_CROSSES_DP};
-  for (int i = 0; i < OT_COUNT(order) && job->cluster->num_pools > 0; i++) {
+  for (int i = 0; i < OT_COUNT(order) && ot_cluster_is_mixed(job->cluster); i++) {
     candidate->crosses = order[i];
     if (ot_pools_check(job, candidate) == OT_OK) return;
   }

@@ -54,7 +54,7 @@ ot_status ot_pools_check(const ot_job *job, const ot_candidate *c) {
     case OT_CROSSES_DP:
       return check_replicas(job, c);
     case OT_CROSSES_NOTHING:
-      OT_CHECK(job->cluster->num_pools == 0, OT_USAGE,
+      OT_CHECK(!ot_cluster_is_mixed(job->cluster), OT_USAGE,
                "plan: neither pp nor dp crosses the pools of cluster %s", job->cluster->name);
       return OT_OK;
   }

@@ -297,8 +297,8 @@ static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
 static void add_crossings(builder *b, ot_candidate *base, int64_t pp_index) {
   static const ot_crossing all[] = {OT_CROSSES_PP, OT_CROSSES_DP};
   base->crosses = OT_CROSSES_NOTHING;
-  if (b->job->cluster->num_pools == 0) add_sizes(b, base, pp_index);
-  for (int i = 0; i < OT_COUNT(all) && b->job->cluster->num_pools > 0; i++) {
+  if (!ot_cluster_is_mixed(b->job->cluster)) add_sizes(b, base, pp_index);
+  for (int i = 0; i < OT_COUNT(all) && ot_cluster_is_mixed(b->job->cluster); i++) {
     if (!is_open(b->job->given.crosses, all[i])) continue;
     base->crosses = all[i];
     base->dp_shard = 1;

@@ -19,9 +19,9 @@
 //   row that is not masked: with W = sum of its weights,
 //     nats = sum over k of weights[k] (log(sum exp(logits)) - logits[ids[k]])
 //     dlogits = (W p - sum over k of weights[k] onehot(ids[k])) * inverse_tokens
-//   Distillation has weights that sum to 1; a policy gradient has K = 1 and signed weights. An id
-//   may occur twice; one of weight 0 may be any id below V. K = 1 with weight 1 gives the same bits
-//   as no weights. data_loss? [1] f64 += sum of nats of `targets`, unscaled.
+//   Targets of a teacher have weights that sum to 1; a policy gradient has K = 1 and signed
+//   weights. An id may occur twice; one of weight 0 may be any id below V. K = 1 with weight 1
+//   gives the same bits as no weights. data_loss? [1] f64 += sum of nats of `targets`, unscaled.
 // OT_OP_HEAD_EVALUATE  loss_sum [1] f64 += sum of nats, token_count [1] f64 += unmasked rows
 // OT_OP_HEAD_SCORE     logprob [R] f64 = -nats (0 where masked), greedy [R] int32 = the lowest id
 //   with the largest logit (-1 when logits are NaN), best? [R] f64 = its log-probability; where a

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws from the distribution that a head gives each token, for another model to learn from
-// (distillation by random sampling: Anshumann et al. 2025): the expected weight of an id is its
-// probability, whatever the number of draws. Logits are those of head.h, a chunk at a time.
+// (Anshumann et al. 2025): the expected weight of an id is its probability, whatever the number of
+// draws. Logits are those of head.h, a chunk at a time.
 //
 // OT_OP_HEAD_DRAW  With attributes.draws = N > 0, draw j of a row inverts the cumulative sum of the
 //   probabilities, in the order of ids, at (j + u_j) / N: one draw from each of N equal shares,

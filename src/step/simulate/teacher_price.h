@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The price of a live teacher (run->distill) in a step, for plans and for predictions of runs
+// The price of a live teacher in a step, for plans and for predictions of runs
 // alike: it reads each micro-batch once, with all its weights on one rank.
 #pragma once
 

@@ -110,7 +110,7 @@ static fault check_weights(const batch_check *c) {
   const int64_t K = r->K;
   bool any = false;
   for (int64_t i = 0; i < r->B * r->T * K && !any; i++) any = r->weights[i] != 0;
-  if (c->run->distill.objective != OT_DISTILL_SAMPLED) any = false;
+  if (!ot_run_targets_are_drawn(c->run)) any = false;
   for (int64_t i = 0; any && i < r->B * r->T; i++) {
     double sum = 0;
     for (int64_t k = 0; k < K; k++) sum += (double)r->weights[i * K + k];
@@ -175,8 +175,7 @@ static ot_status check_batch(batch_check *c, int micro_batch, int64_t first, fau
   OT_TRY(ot_data_loader_train(c->loader, first, &c->whole));
   if (c->piece.size > 1) ot_micro_batch_shard(&c->whole, &c->piece, &c->part);
   read_batch(c, micro_batch);
-  // With reverse_kl the model writes its own sequences.
-  const bool reads = c->run->distill.objective != OT_DISTILL_REVERSE_KL;
+  const bool reads = !ot_run_teacher_judges(c->run);  // else the model wrote its sequences
   *found = reads ? check_rows(c) : (fault){0};
   if (!found->kind) *found = check_weights(c);
   for (int64_t b = 0; b < c->loaded.B && !found->kind; b++) {

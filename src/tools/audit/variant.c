@@ -22,7 +22,7 @@ ot_run ot_variant_fixed_weights(const ot_trainer *of) {
   still.learning_rate = (ot_run_learning_rate){.decay = OT_DECAY_CONSTANT};
   still.audit = (ot_run_audit){0};
   still.data.num_validation = 0;
-  still.distill.teacher_ranks = 0;  // those of the run serve the run
+  ot_run_set_teacher_ranks(&still, 0);  // those of the run serve the run
   still.init = "random";
   return still;
 }

@@ -66,15 +66,17 @@ static void put_bash_key(void *context, const char *path, const ot_key *key) {
 
 // ---- bash ----
 
-static void put_bash_options(const ot_verb *verb) {
+static void put_bash_options(const source *from, const ot_verb *verb) {
+  const ot_option *const rows = ot_verb_rows(verb, from->arena);
   printf("    %s) options=\"", verb->name);
-  for (int i = 0; i < verb->num_options; i++) printf("--%s ", ot_verb_option(verb, i)->name);
+  for (int i = 0; i < verb->num_options; i++) printf("--%s ", rows[i].name);
   printf("%s--help\" ;;\n", verb->json ? "--json " : "");
 }
 
 static void put_bash_choices(const source *from, const ot_verb *verb) {
+  const ot_option *const rows = ot_verb_rows(verb, from->arena);
   for (int i = 0; i < verb->num_options; i++) {
-    const ot_option *const option = ot_verb_option(verb, i);
+    const ot_option *const option = &rows[i];
     const char *const values = values_of(from, option);
     if (!values) continue;
     printf("    %s:--%s) COMPREPLY=($(compgen %s-W \"", verb->name, option->name,
@@ -112,7 +114,7 @@ static void put_bash(const source *from) {
     put_bash_choices(from, *verb);
   }
   printf("  esac\n  case \"$verb\" in\n");
-  for (const ot_verb *const *verb = ot_verb_list(); *verb; verb++) put_bash_options(*verb);
+  for (const ot_verb *const *verb = ot_verb_list(); *verb; verb++) put_bash_options(from, *verb);
   printf("  esac\n  case \"$verb:$COMP_CWORD\" in\n");
   for (const ot_verb *const *verb = ot_verb_list(); *verb; verb++) put_bash_first(from, *verb);
   printf(
@@ -198,7 +200,8 @@ static void put_zsh(const source *from) {
         "    %s)\n      shift words; (( CURRENT-- ))\n      _arguments '--help[help of this verb]'",
         (*verb)->name);
     if ((*verb)->json) printf(" \\\n        '--json[print one JSON document]'");
-    for (int i = 0; i < (*verb)->num_options; i++) put_zsh_option(from, ot_verb_option(*verb, i));
+    const ot_option *const rows = ot_verb_rows(*verb, from->arena);
+    for (int i = 0; i < (*verb)->num_options; i++) put_zsh_option(from, &rows[i]);
     put_zsh_first(from, *verb);
     printf(" \\\n        '*:file:_files' ;;\n");
   }
@@ -260,9 +263,8 @@ static void put_fish(const source *from) {
     printf("\n");
     const ot_option json = {.name = "json", .help = "print one JSON document"};
     if ((*verb)->json) put_fish_option(from, *verb, &json);
-    for (int i = 0; i < (*verb)->num_options; i++) {
-      put_fish_option(from, *verb, ot_verb_option(*verb, i));
-    }
+    const ot_option *const rows = ot_verb_rows(*verb, from->arena);
+    for (int i = 0; i < (*verb)->num_options; i++) put_fish_option(from, *verb, &rows[i]);
     put_fish_first(from, *verb);
   }
   printf("complete -c orthant -f -n __fish_use_subcommand -a help -d 'help of a verb'\n");

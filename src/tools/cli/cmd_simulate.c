@@ -287,7 +287,7 @@ static const ot_option rows[] = {
     {"ranks", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "ranks of the run; 0: the product of its degrees"},
     {"cluster", OT_OPTION_TEXT, "C", .help = "preset or cluster file; default: the run's"},
-    {.shared = &ot_option_expert_imbalance},
+    {.key = "expert_imbalance", .value = "X"},
     {"expert-passes", OT_OPTION_REAL, "P", "0",
      .help = "instead: measured passes, the mean of moe_rounds in metrics.jsonl; 0: by imbalance"},
     {"trace", OT_OPTION_PATH, "FILE",

@@ -241,9 +241,7 @@ static ot_status prepare(void *context, int ranks) {
   OT_TRY(ot_trainer_check(&t->config.run));
   OT_TRY(read_request(t));
   const int teachers = ot_run_teacher_ranks(&t->config.run);
-  OT_CHECK(ranks > teachers, OT_RANKS,
-           "distill.teacher_ranks=%d leaves no rank for the model of %d (--ranks)", teachers,
-           ranks);
+  OT_TRY(ot_run_check_teacher_ranks(&t->config.run, OT_RANKS, ranks, "rank", "--ranks"));
   OT_TRY(ot_run_options_mesh(&t->config, ranks - teachers, t->arena, &t->mesh));
   ot_rank_request one_rank;
   OT_TRY(ot_training_request(&t->config.run, &t->mesh, 0, t->arena, &one_rank));

@@ -15,6 +15,7 @@
 struct ot_options {
   ot_arena *arena;
   const ot_verb *verb;
+  const ot_option *rows;  // [verb->num_options]
   int num_arguments;
   const char **arguments;  // [number of words]
   int *num_values;         // [verb->num_options]
@@ -44,38 +45,34 @@ static const char *prefix_of(const ot_verb *verb) {
   return verb->prefix ? verb->prefix : "orthant ";
 }
 
-const ot_option *ot_verb_option(const ot_verb *verb, int i) {
-  const ot_option *const row = &verb->options[i];
-  return row->shared ? row->shared : row;
-}
-
 static bool is_repeatable(const ot_option *option) {
   return option->kind == OT_OPTION_SETTING || option->repeatable;
 }
 
 // ---- parsing ----
 
-static int find_option(const ot_verb *verb, const char *name, size_t length) {
-  for (int i = 0; i < verb->num_options; i++) {
-    const char *const candidate = ot_verb_option(verb, i)->name;
+static int find_option(const ot_options *options, const char *name, size_t length) {
+  for (int i = 0; i < options->verb->num_options; i++) {
+    const char *const candidate = options->rows[i].name;
     if (strlen(candidate) == length && strncmp(candidate, name, length) == 0) return i;
   }
   return -1;
 }
 
 static int known_option(const ot_options *options, const char *name) {
-  const int i = find_option(options->verb, name, strlen(name));
+  const int i = find_option(options, name, strlen(name));
   OT_ASSERT(i >= 0);
   return i;
 }
 
-static ot_status unknown_option(const ot_verb *verb, const char *word, size_t length) {
+static ot_status unknown_option(const ot_options *options, const char *word, size_t length) {
+  const ot_verb *const verb = options->verb;
   char name[64];
   ot_text_format(name, sizeof name, "%.*s", (int)length, word);
   const char *nearest = NULL;
   int best = 4;
   for (int i = 0; i < verb->num_options; i++) {
-    ot_text_nearest(name, ot_verb_option(verb, i)->name, &nearest, &best);
+    ot_text_nearest(name, options->rows[i].name, &nearest, &best);
   }
   if (verb->json) ot_text_nearest(name, "json", &nearest, &best);
   ot_text_nearest(name, "help", &nearest, &best);
@@ -155,9 +152,9 @@ static ot_status parse_option(ot_options *options, int count, char *const *words
     options->json = true;
     return OT_OK;
   }
-  const int index = find_option(options->verb, word, length);
-  if (index < 0) return unknown_option(options->verb, word, length);
-  const ot_option *const option = ot_verb_option(options->verb, index);
+  const int index = find_option(options, word, length);
+  if (index < 0) return unknown_option(options, word, length);
+  const ot_option *const option = &options->rows[index];
   if (option->kind == OT_OPTION_FLAG) {
     OT_CHECK(value == NULL, OT_USAGE, "--%s takes no value", option->name);
     value = "";
@@ -191,7 +188,7 @@ static ot_status check_counts(const ot_options *options) {
                         verb->arguments);
   }
   for (int i = 0; i < verb->num_options; i++) {
-    const ot_option *const option = ot_verb_option(verb, i);
+    const ot_option *const option = &options->rows[i];
     OT_CHECK(!option->required || options->num_values[i] > 0, OT_USAGE, "--%s %s is needed (%s%s)",
              option->name, option->value, prefix_of(verb), verb->name);
   }
@@ -225,10 +222,10 @@ static ot_status parse(ot_options *options, int count, char *const *words) {
 
 ot_status ot_options_replace(const ot_options *options, const char *name, const char *value,
                              ot_arena *arena, const ot_options **out) {
-  const int index = find_option(options->verb, name, strlen(name));
+  const int index = find_option(options, name, strlen(name));
   const int rows = options->verb->num_options;
-  if (index < 0) return unknown_option(options->verb, name, strlen(name));
-  const ot_option *const option = ot_verb_option(options->verb, index);
+  if (index < 0) return unknown_option(options, name, strlen(name));
+  const ot_option *const option = &options->rows[index];
   OT_CHECK(option->kind != OT_OPTION_FLAG, OT_USAGE, "--%s takes no value", name);
   OT_TRY(check_value(option, value));
   ot_options *const copy = ot_arena_take(arena, sizeof *copy);
@@ -272,7 +269,7 @@ bool ot_options_flag(const ot_options *options, const char *name) {
 const char *ot_options_text(const ot_options *options, const char *name) {
   const int i = known_option(options, name);
   const int n = options->num_values[i];
-  return n > 0 ? options->values[i][n - 1] : ot_verb_option(options->verb, i)->fallback;
+  return n > 0 ? options->values[i][n - 1] : options->rows[i].fallback;
 }
 
 int64_t ot_options_integer(const ot_options *options, const char *name) {
@@ -284,7 +281,7 @@ int64_t ot_options_integer(const ot_options *options, const char *name) {
 
 double ot_options_real(const ot_options *options, const char *name) {
   const char *const text = ot_options_text(options, name);
-  const ot_option *const option = ot_verb_option(options->verb, known_option(options, name));
+  const ot_option *const option = &options->rows[known_option(options, name)];
   double value = 0;
   if (text) OT_ASSERT(read_real(option, text, &value));
   return value;
@@ -293,7 +290,7 @@ double ot_options_real(const ot_options *options, const char *name) {
 int ot_options_choice(const ot_options *options, const char *name) {
   const char *const text = ot_options_text(options, name);
   int index = -1;
-  const ot_option *const option = ot_verb_option(options->verb, known_option(options, name));
+  const ot_option *const option = &options->rows[known_option(options, name)];
   if (text) OT_ASSERT(word_in_choice(option->value, text, &index));
   return index;
 }
@@ -352,7 +349,7 @@ static void print_option(const ot_option *option) {
   print_wrapped(right, COLUMN, COLUMN);
 }
 
-void ot_verb_print_help(const ot_verb *verb) {
+static void print_help(const ot_verb *verb, const ot_option *rows) {
   const bool color = ot_output_color(stdout);
   const char *const bold = color ? OT_TEXT_BOLD : "";
   const char *const plain = color ? OT_TEXT_PLAIN : "";
@@ -366,12 +363,19 @@ void ot_verb_print_help(const ot_verb *verb) {
   print_wrapped(usage, USAGE, USAGE);
   if (verb->details) printf("\n%s\n", verb->details);
   printf("\n%soptions:%s\n", bold, plain);
-  for (int i = 0; i < verb->num_options; i++) print_option(ot_verb_option(verb, i));
+  for (int i = 0; i < verb->num_options; i++) print_option(&rows[i]);
   if (verb->json) {
     print_option(&(ot_option){.name = "json", .help = "print one JSON document on stdout"});
   }
   print_option(&(ot_option){.name = "help", .help = "this text (-h)"});
   if (verb->examples) printf("\n%sexamples:%s\n%s\n", bold, plain, verb->examples);
+}
+
+void ot_verb_print_help(const ot_verb *verb) {
+  ot_heap heap = {0};
+  ot_arena arena = ot_heap_arena_create(&heap);
+  print_help(verb, ot_verb_rows(verb, &arena));
+  ot_heap_release(&heap);
 }
 
 // ---- running ----
@@ -381,12 +385,13 @@ ot_status ot_verb_run(const ot_verb *verb, int count, char *const *words) {
   ot_arena arena = ot_heap_arena_create(&heap);
   ot_options options = {
       .arena = &arena, .verb = verb, .num_words = count, .first_word = count, .words = words};
+  options.rows = ot_verb_rows(verb, &arena);
   options.arguments = ot_arena_array(&arena, count + 1, sizeof(char *));
   options.num_values = ot_arena_array(&arena, verb->num_options + 1, sizeof(int));
   options.values = ot_arena_array(&arena, verb->num_options + 1, sizeof(char **));
   ot_status status = parse(&options, count, words);
   if (status == OT_OK && options.help) {
-    ot_verb_print_help(verb);
+    print_help(verb, options.rows);
   } else if (status == OT_OK) {
     status = verb->run(&options);
   }

@@ -31,6 +31,7 @@ typedef struct ot_option {
   bool repeatable;                 // may be given several times, as settings may
   const char *help;                // one line, no full stop
   const struct ot_option *shared;  // row shared by several verbs; other members are 0
+  const char *key;  // of a question (answer/question.h), which gives the row all but `value`
 } ot_option;
 
 typedef struct ot_options ot_options;
@@ -60,8 +61,8 @@ ot_status ot_verb_run(const ot_verb *verb, int count, char *const *words);
 // Help of one verb on stdout.
 void ot_verb_print_help(const ot_verb *verb);
 
-// Row i of the verb's table, or the shared row it refers to.
-const ot_option *ot_verb_option(const ot_verb *verb, int i);
+// [verb->num_options] rows in `arena`: the verb's table without references to rows elsewhere.
+const ot_option *ot_verb_rows(const ot_verb *verb, ot_arena *arena);
 
 // Arena that lives as long as the verb runs.
 ot_arena *ot_options_arena(const ot_options *options);

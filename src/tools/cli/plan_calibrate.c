@@ -20,39 +20,25 @@
 // of known software on known devices are within a third (docs/published.md).
 static const double MOST_RATIO = 20;
 
-enum { MOST_BYTES = 1 << 20, MOST_COLUMNS = 32, MOST_COUNT = 1 << 24, MOST_DEGREE = 1 << 20 };
+enum { MOST_BYTES = 1 << 20, MOST_COLUMNS = 32 };
 
-// A configuration as a row gives it.
-typedef struct measured_row {
-  ot_candidate candidate;
-  int64_t gpus, global_batch_size, sequence_length;
-  double step_s;
-} measured_row;
+static const double MOST_STEP_S = 1 << 24;
 
-typedef enum column_kind { COLUMN_INT, COLUMN_COUNT, COLUMN_REAL, COLUMN_WORD } column_kind;
-
-typedef struct column {
-  const char *name;
-  column_kind kind;
-  size_t offset;
-  const char *const *words;
-} column;
-
-static const column columns[] = {
-    {"tp", COLUMN_INT, offsetof(measured_row, candidate.tp), NULL},
-    {"pp", COLUMN_INT, offsetof(measured_row, candidate.pp), NULL},
-    {"vpp", COLUMN_INT, offsetof(measured_row, candidate.vpp), NULL},
-    {"cp", COLUMN_INT, offsetof(measured_row, candidate.cp), NULL},
-    {"ep", COLUMN_INT, offsetof(measured_row, candidate.ep), NULL},
-    {"zero", COLUMN_INT, offsetof(measured_row, candidate.zero), NULL},
-    {"micro_batch_size", COLUMN_COUNT, offsetof(measured_row, candidate.micro_batch_size), NULL},
-    {"pipeline", COLUMN_WORD, offsetof(measured_row, candidate.pipeline), ot_pipeline_names},
-    {"recompute", COLUMN_WORD, offsetof(measured_row, candidate.recompute), ot_recompute_names},
-    {"gpus", COLUMN_COUNT, offsetof(measured_row, gpus), NULL},
-    {"global_batch_size", COLUMN_COUNT, offsetof(measured_row, global_batch_size), NULL},
-    {"sequence_length", COLUMN_COUNT, offsetof(measured_row, sequence_length), NULL},
-    {"step_seconds", COLUMN_REAL, offsetof(measured_row, step_s), NULL},
-};
+// The columns of a CSV: keys of a question, and the time of a step.
+static const char *const columns[] = {"tp",
+                                      "pp",
+                                      "vpp",
+                                      "cp",
+                                      "ep",
+                                      "zero",
+                                      "micro_batch_size",
+                                      "pipeline",
+                                      "recompute",
+                                      "gpus",
+                                      "global_batch_size",
+                                      "sequence_length",
+                                      "step_seconds"};
+enum { STEP_SECONDS = OT_COUNT(columns) - 1 };
 
 typedef struct reader {
   const char *file;
@@ -60,9 +46,15 @@ typedef struct reader {
   ot_arena *arena;
   ot_calibration_report *out;
   int num_columns;
-  const column *column[MOST_COLUMNS];
+  const char *column[MOST_COLUMNS];
   int line;  // from 1
 } reader;
+
+// A configuration as a row gives it.
+typedef struct measured_row {
+  ot_question question;
+  double step_s;
+} measured_row;
 
 // ---- text ----
 
@@ -81,7 +73,7 @@ static char *next_field(char **at) {
 static const char *column_names(ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
   for (int i = 0; i < OT_COUNT(columns); i++) {
-    ot_text_appendf(&text, "%s%s", i > 0 ? ", " : "", columns[i].name);
+    ot_text_appendf(&text, "%s%s", i > 0 ? ", " : "", columns[i]);
   }
   return ot_text_builder_text(&text);
 }
@@ -91,106 +83,92 @@ static ot_status read_header(reader *r, char *line) {
   for (char *field = next_field(&line); field; field = next_field(&line)) {
     OT_CHECK(r->num_columns < MOST_COLUMNS, OT_USAGE, "%s: more than %d columns", r->file,
              MOST_COLUMNS);
-    const column *found = NULL;
+    const char *found = NULL;
     for (int i = 0; i < OT_COUNT(columns); i++) {
-      if (ot_text_equal(columns[i].name, field)) found = &columns[i];
+      if (ot_text_equal(columns[i], field)) found = columns[i];
     }
     for (int i = 0; i < r->num_columns; i++) {
       OT_CHECK(r->column[i] != found, OT_USAGE, "%s: line 1 names column %s twice", r->file, field);
     }
     OT_CHECK(found, OT_USAGE, "%s: line 1: there is no column \"%s\"; one of %s", r->file, field,
              column_names(r->arena));
-    timed = timed || found->kind == COLUMN_REAL;
+    timed = timed || found == columns[STEP_SECONDS];
     r->column[r->num_columns++] = found;
   }
   OT_CHECK(timed, OT_USAGE, "%s: line 1 names no column step_seconds", r->file);
   return OT_OK;
 }
 
-static ot_status read_word(const reader *r, const column *c, const char *field, void *to) {
-  for (int i = 0; c->words[i]; i++) {
-    if (!ot_text_equal(c->words[i], field)) continue;
-    *(int *)to = i;
-    return OT_OK;
-  }
-  ot_text_builder words = {.arena = r->arena};
-  for (int i = 0; c->words[i]; i++) ot_text_appendf(&words, "%s%s", i > 0 ? "|" : "", c->words[i]);
-  return ot_fail(OT_USAGE, "%s: line %d, column %s: \"%s\" is not one of %s", r->file, r->line,
-                 c->name, field, ot_text_builder_text(&words));
-}
-
-static ot_status read_number(const reader *r, const column *c, const char *field, double *value) {
-  const int least = ot_text_equal(c->name, "zero") ? 0 : 1;
-  const int most = c->kind == COLUMN_INT ? MOST_DEGREE : MOST_COUNT;
-  const bool number = ot_number_parse(field, false, value);
-  if (c->kind == COLUMN_REAL) {
-    OT_CHECK(number && *value > 0 && *value <= most, OT_USAGE,
-             "%s: line %d, column %s: \"%s\"; allowed: a number above 0, at most %d", r->file,
-             r->line, c->name, field, most);
-    return OT_OK;
-  }
-  OT_CHECK(number && *value >= least && *value <= most && *value == (double)(int64_t)*value,
-           OT_USAGE, "%s: line %d, column %s: \"%s\"; allowed: a whole number from %d to %d",
-           r->file, r->line, c->name, field, least, most);
+static ot_status read_seconds(const reader *r, const char *field, double *step_s) {
+  OT_CHECK(ot_number_parse(field, false, step_s) && *step_s > 0 && *step_s <= MOST_STEP_S, OT_USAGE,
+           "%s: line %d, column %s: \"%s\"; allowed: a number above 0, at most %g", r->file,
+           r->line, columns[STEP_SECONDS], field, MOST_STEP_S);
   return OT_OK;
 }
 
-static ot_status read_field(const reader *r, const column *c, const char *field,
-                            measured_row *row) {
-  void *const to = (char *)row + c->offset;
-  double value = 0;
-  if (c->kind == COLUMN_WORD) return read_word(r, c, field, to);
-  OT_TRY(read_number(r, c, field, &value));
-  if (c->kind == COLUMN_INT) *(int *)to = (int)value;
-  if (c->kind == COLUMN_COUNT) *(int64_t *)to = (int64_t)value;
-  if (c->kind == COLUMN_REAL) *(double *)to = value;
-  return OT_OK;
+// Reads the fields of a line; the others of the question stay open.
+static ot_status read_fields(const reader *r, char *line, measured_row *row) {
+  ot_node *const values = ot_node_create(r->arena, OT_NODE_MAP);
+  int i = 0;
+  for (char *field = next_field(&line); field; field = next_field(&line), i++) {
+    OT_CHECK(i < r->num_columns, OT_USAGE, "%s: line %d has more fields than line 1", r->file,
+             r->line);
+    if (field[0] == '\0') continue;
+    if (r->column[i] == columns[STEP_SECONDS]) {
+      OT_TRY(read_seconds(r, field, &row->step_s));
+      continue;
+    }
+    ot_node *const word = ot_node_word(r->arena, field);
+    ot_node_set_source(word, ot_arena_format(r->arena, "%s: line %d", r->file, r->line));
+    ot_node_put(r->arena, values, r->column[i], word);
+  }
+  OT_CHECK(row->step_s > 0, OT_USAGE, "%s: line %d has no %s", r->file, r->line,
+           columns[STEP_SECONDS]);
+  return ot_question_read(values, r->arena, &row->question);
 }
 
 // ---- rows ----
 
-static int first_of(int given, int otherwise) { return given > 0 ? given : otherwise; }
+static int64_t first_of(int64_t given, int64_t otherwise) { return given > 0 ? given : otherwise; }
 
-// The values of the command line, which a row's columns replace.
-static measured_row row_of_job(const ot_job *job) {
-  const ot_candidate *const g = &job->given;
-  measured_row row = {.candidate = *g,
-                      .gpus = job->devices,
-                      .global_batch_size = job->global_batch_size,
-                      .sequence_length = job->sequence_length};
-  ot_candidate *const c = &row.candidate;
-  c->tp = first_of(g->tp, 1);
-  c->pp = first_of(g->pp, 1);
-  c->vpp = first_of(g->vpp, 1);
-  c->cp = first_of(g->cp, 1);
-  c->ep = first_of(g->ep, 1);
-  c->etp = first_of(g->etp, 1);
-  c->zero = g->zero >= 0 ? g->zero : 0;
-  c->micro_batch_size = g->micro_batch_size > 0 ? g->micro_batch_size : 1;
-  if ((int)g->recompute < 0) c->recompute = OT_RECOMPUTE_NONE;
-  return row;
+// `asked`; its open values are those of the command line, or 1.
+static ot_candidate candidate_of(const ot_candidate *asked, const ot_candidate *line) {
+  ot_candidate out = *line;
+  out.tp = (int)first_of(asked->tp, first_of(line->tp, 1));
+  out.pp = (int)first_of(asked->pp, first_of(line->pp, 1));
+  out.vpp = (int)first_of(asked->vpp, first_of(line->vpp, 1));
+  out.cp = (int)first_of(asked->cp, first_of(line->cp, 1));
+  out.ep = (int)first_of(asked->ep, first_of(line->ep, 1));
+  out.etp = (int)first_of(line->etp, 1);
+  out.zero = asked->zero >= 0 ? asked->zero : line->zero >= 0 ? line->zero : 0;
+  out.micro_batch_size = first_of(asked->micro_batch_size, first_of(line->micro_batch_size, 1));
+  if ((int)asked->pipeline >= 0) out.pipeline = asked->pipeline;
+  if ((int)asked->recompute >= 0) out.recompute = asked->recompute;
+  if ((int)out.recompute < 0) out.recompute = OT_RECOMPUTE_NONE;
+  return out;
 }
 
-static ot_status price_row(const reader *r, measured_row *row, ot_calibrated_step *out) {
-  ot_candidate *const c = &row->candidate;
+static ot_status price_row(const reader *r, const measured_row *row, ot_calibrated_step *out) {
+  const ot_question *const q = &row->question;
   ot_job job = r->request->job;
+  ot_candidate c = candidate_of(&q->given, &job.given);
   ot_cluster cluster;
   ot_estimator *estimator;
   ot_estimate estimate;
-  OT_TRY(ot_cluster_resize(r->request->job.cluster, (int)row->gpus, &cluster));
+  job.devices = (int)first_of(q->devices, job.devices);
+  job.global_batch_size = first_of(q->global_batch_size, job.global_batch_size);
+  job.sequence_length = first_of(q->sequence_length, job.sequence_length);
+  OT_TRY(ot_cluster_resize(job.cluster, job.devices, &cluster));
   job.cluster = &cluster;
-  job.devices = (int)row->gpus;
-  job.global_batch_size = row->global_batch_size;
-  job.sequence_length = row->sequence_length;
-  job.given = *c;
-  c->dp = (int)(job.devices / ((int64_t)c->tp * c->pp * c->cp));
-  c->dp_shard = c->dp;
-  if ((int)c->pipeline < 0) c->pipeline = c->vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
-  c->micro_batches = c->dp > 0 ? row->global_batch_size / (c->micro_batch_size * c->dp) : 0;
+  job.given = c;
+  c.dp = (int)(job.devices / ((double)c.tp * c.pp * c.cp));
+  c.dp_shard = c.dp;
+  if ((int)c.pipeline < 0) c.pipeline = c.vpp > 1 ? OT_PIPELINE_INTERLEAVED : OT_PIPELINE_1F1B;
+  c.micro_batches = c.dp > 0 ? job.global_batch_size / (c.micro_batch_size * c.dp) : 0;
   OT_TRY(ot_job_check(&job));
-  OT_TRY(ot_candidate_check(&job, c));
+  OT_TRY(ot_candidate_check(&job, &c));
   OT_TRY(ot_estimator_build(&job, r->arena, &estimator));
-  OT_TRY(ot_estimate_build(estimator, c, &estimate));
+  OT_TRY(ot_estimate_build(estimator, &c, &estimate));
   out->measured_s = row->step_s;
   out->predicted_s = estimate.step_s;
   ot_calibrating_row_find(&job, &estimate, ot_log(row->step_s / estimate.step_s), &out->row);
@@ -213,14 +191,8 @@ static ot_status add_row(reader *r, char *line) {
   OT_CHECK(r->out->count < OT_MOST_CALIBRATING, OT_USAGE, "%s: more than %d steps", r->file,
            OT_MOST_CALIBRATING);
   ot_calibrated_step *const step = &r->out->steps[r->out->count++];
-  measured_row row = row_of_job(&r->request->job);
-  int i = 0;
-  for (char *field = next_field(&line); field; field = next_field(&line), i++) {
-    OT_CHECK(i < r->num_columns, OT_USAGE, "%s: line %d has more fields than line 1", r->file,
-             r->line);
-    if (field[0] != '\0') OT_TRY(read_field(r, r->column[i], field, &row));
-  }
-  OT_CHECK(row.step_s > 0, OT_USAGE, "%s: line %d has no step_seconds", r->file, r->line);
+  measured_row row = {0};
+  OT_TRY(read_fields(r, line, &row));
   step->name = ot_arena_format(r->arena, "line %d", r->line);
   if (price_row(r, &row, step) != OT_OK) {
     const char *const why = ot_arena_format(r->arena, "%s", ot_fail_message());
@@ -284,7 +256,7 @@ static ot_status read_metrics(reader *r) {
       .name = ot_disk_base_name(r->file), .measured_s = mean_s, .predicted_s = mean_s / ratio};
   // The file does not say which configuration it is of: that of the command line.
   const ot_job *const job = &r->request->job;
-  const ot_estimate own = {.candidate = row_of_job(job).candidate};
+  const ot_estimate own = {.candidate = candidate_of(&job->given, &job->given)};
   ot_calibrating_row_find(job, &own, ot_log(ratio), &step->row);
   step->row.traits.exposed = ot_smaller(s.exposed_s / s.step_s, 0.95);
   return check_ratio(r->file, step);

@@ -12,6 +12,7 @@
 #include "describe/model_keys.h"
 #include "files/config_file.h"
 #include "files/import_file.h"
+#include "forecast/teacher_forecast.h"
 #include "host/heap.h"
 #include "schedule/planned_run.h"
 
@@ -89,47 +90,6 @@ static const char *source_of(const reader *r) {
   return realpath(model, path) ? ot_arena_format(r->arena, "%s", path) : model;
 }
 
-// ---- a live teacher ----
-
-// Prices that were found: splits of a fleet ask for the same ones.
-typedef struct teacher_prices {
-  ot_arena *arena;
-  int64_t count, capacity;
-  struct known_teacher {
-    ot_run_distill of;
-    int64_t micro_batch_size;
-    ot_teacher_price price;
-  } * known;  // [count]
-} teacher_prices;
-
-static bool costs_same(const ot_run_distill *a, const ot_run_distill *b) {
-  return ot_text_equal(a->teacher, b->teacher) && a->objective == b->objective &&
-         a->draws == b->draws && a->targets == b->targets && (a->alpha < 1) == (b->alpha < 1);
-}
-
-static ot_status price_teacher(void *context, const ot_run *run, const ot_cluster *cluster,
-                               int threads, ot_teacher_price *out) {
-  teacher_prices *const t = context;
-  const int64_t size = run->batch.micro_batch_size;
-  for (int64_t i = 0; i < t->count; i++) {
-    *out = t->known[i].price;
-    if (t->known[i].micro_batch_size == size && costs_same(&t->known[i].of, &run->distill))
-      return OT_OK;
-  }
-  OT_TRY(ot_prediction_price_teacher(run, cluster, threads, out));
-  t->known = ot_arena_grow(t->arena, t->known, t->count, &t->capacity, sizeof *t->known);
-  t->known[t->count++] = (struct known_teacher){run->distill, size, *out};
-  return OT_OK;
-}
-
-static const ot_teacher_pricer *teacher_pricer(ot_arena *arena) {
-  teacher_prices *const prices = ot_arena_array(arena, 1, sizeof *prices);
-  ot_teacher_pricer *const pricer = ot_arena_array(arena, 1, sizeof *pricer);
-  prices->arena = arena;
-  *pricer = (ot_teacher_pricer){price_teacher, prices};
-  return pricer;
-}
-
 // Loads the model, from --model or from the keys of the imported file, and the run settings of
 // --set.
 static ot_status load_run(reader *r, const char *model) {
@@ -157,7 +117,7 @@ static ot_status load_run(reader *r, const char *model) {
   r->out->run = config.run;
   r->out->settings = config.settings;
   r->out->has_run = true;
-  r->out->teacher = teacher_pricer(r->arena);
+  r->out->teacher = ot_teacher_pricer_create(r->arena);
   return OT_OK;
 }
 

@@ -27,9 +27,6 @@ const char ot_option_instead_of_cp[] =
     "--ranks N shares a prompt by tp; with --pp P its parts are in all stages at once";
 const ot_option ot_option_set = {"set", OT_OPTION_SETTING, "KEY=VALUE",
                                  .help = "override a setting; lists as [a, b]"};
-const ot_option ot_option_expert_imbalance = {
-    "expert-imbalance", OT_OPTION_REAL, "X", "1",
-    .help = "tokens of the busiest rank of ep over the mean; overflow needs further passes"};
 
 ot_status ot_run_options_load(const ot_options *options, ot_arena *arena, ot_config *config) {
   const ot_config_request request = {

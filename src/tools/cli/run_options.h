@@ -11,8 +11,8 @@
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/tokenizer.h"
 
-// Rows of verbs on a run: --ranks, --set and --expert-imbalance.
-extern const ot_option ot_option_ranks, ot_option_set, ot_option_expert_imbalance;
+// Rows of verbs on a run: --ranks and --set.
+extern const ot_option ot_option_ranks, ot_option_set;
 
 // Loads and checks the run named by argument 0 with its --set. Its notes are not printed. Lives in
 // `arena`.

@@ -22,8 +22,8 @@ static void put_head(const html *h) {
   const ot_job *const job = h->page->job;
   const char *const title = ot_arena_format(
       h->arena, "%s on %d x %s", h->page->model_name, job->devices,
-      job->cluster->device.name && job->cluster->num_pools == 0 ? job->cluster->device.name
-                                                                : job->cluster->name);
+      job->cluster->device.name && !ot_cluster_is_mixed(job->cluster) ? job->cluster->device.name
+                                                                      : job->cluster->name);
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
   ot_page_begin(
       h->out, ot_arena_format(h->arena, "Orthant plan: %s", title), title,

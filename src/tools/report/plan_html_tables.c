@@ -213,7 +213,7 @@ void ot_html_limits(const ot_plan_page *page, ot_text_builder *out) {
                                    ot_figure_count(a, l->critical_batch_tokens),
                                    ot_figure_count(a, (double)l->batch_floor_devices)));
   }
-  if (page->job->devices > 1 && page->job->cluster->num_pools == 0) put_crossover(l, out);
+  if (page->job->devices > 1 && !ot_cluster_is_mixed(page->job->cluster)) put_crossover(l, out);
   ot_text_put(out, "</tbody></table>\n");
 }
 

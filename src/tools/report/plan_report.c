@@ -54,7 +54,7 @@ static void put_job(report *r) {
   const ot_job *const job = r->page->job;
   ot_arena *const a = r->arena;
   const double tokens = (double)job->global_batch_size * (double)job->sequence_length;
-  const bool mixed = job->cluster->num_pools > 0;
+  const bool mixed = ot_cluster_is_mixed(job->cluster);
   ot_text_appendf(r->out, "%s on %s: %d device%s%s %s, %s a step (%lld x %lld), %s, engine %s\n",
                   r->page->model_name, job->cluster->name, ot_job_all_devices(job),
                   ot_text_plural(ot_job_all_devices(job), "s"), mixed ? ":" : " of",
@@ -83,7 +83,7 @@ static void put_margin(report *r) {
   ot_arena *const a = r->arena;
   if (job->memory_margin == 0) return;
   wrap(r, "memory margin: ",
-       job->cluster->num_pools > 0
+       ot_cluster_is_mixed(job->cluster)
            ? ot_arena_format(a, "%s of a plan's memory (--memory-margin)",
                              ot_figure_share(a, job->memory_margin))
            : ot_arena_format(a, "%s of a plan's memory, so plans need at most %s (--memory-margin)",
@@ -161,7 +161,7 @@ static void put_limits(report *r) {
        ot_arena_format(a, "critical batch %s tokens: one sequence each for up to %s devices",
                        ot_figure_count(a, l->critical_batch_tokens),
                        ot_figure_count(a, (double)l->batch_floor_devices)));
-  const bool alike = r->page->job->cluster->num_pools == 0;
+  const bool alike = !ot_cluster_is_mixed(r->page->job->cluster);
   if (r->page->job->devices > 1 && alike) put_crossover(r);
   if (r->page->job->devices > 1 && alike) {
     line(r, "tensor parallelism",
@@ -284,7 +284,7 @@ static void put_teacher(report *r) {
                              ot_figure_count(a, (double)t->price.parameters)));
   for (int i = 0; i < t->num_choices; i++) {
     const int ranks = t->choices[i].ranks;
-    const bool chosen = ranks == t->run.distill.teacher_ranks;
+    const bool chosen = ranks == ot_run_teacher_ranks(&t->run);
     if (t->choices[i].step_s == 0 && !chosen) continue;
     const double step_s = chosen ? best->step_s : t->choices[i].step_s;
     line(r, ranks == 0 ? "next to the model" : ot_arena_format(a, "on %d of %d", ranks, all),

@@ -8,7 +8,8 @@
 #include "describe/engine.h"
 #include "describe/expert_load.h"
 #include "describe/measured_keys.h"
-#include "distill/teacher.h"
+#include "forecast/teacher_forecast.h"
+#include "host/heap.h"
 #include "runtime/training_request.h"
 #include "simulate/shared_cores.h"
 
@@ -143,40 +144,6 @@ ot_status ot_prediction_replay_publish(const ot_prediction *prediction, ot_arena
   return replay(prediction, &order, arena, timelines);
 }
 
-// ---- a live teacher ----
-
-static ot_status plan_teacher(const ot_run *run, const ot_cluster *cluster, int threads,
-                              ot_arena *arena, ot_teacher_price *out) {
-  ot_schedule *const schedule = ot_arena_take(arena, sizeof *schedule);
-  const ot_schedule *const one[] = {schedule};
-  const ot_pipeline_replay stages = {
-      .schedules = one, .num_stages = 1, .kind = ot_order_of_mode(OT_MODE_SCORE)};
-  const ot_teacher_request own = {.run = run,
-                                  .ids = ot_teacher_ids(run),
-                                  .threads = threads,
-                                  .backend = ot_device_kind_backend(&cluster->device)};
-  const ot_simulation machine =
-      ot_simulation_of(cluster, ot_engine_style(&ot_engine_orthant, &cluster->device), OT_F32);
-  ot_timeline timeline;
-  double stretch;
-  OT_TRY(ot_teacher_plan(&own, arena, schedule, &out->parameters));
-  OT_TRY(ot_schedules_simulate_shared(&stages, &machine, arena, &timeline, &stretch));
-  out->micro_batch_s = ot_timeline_summarize(&timeline, schedule).total_s;
-  out->bytes = schedule->memory.peak_bytes;
-  return OT_OK;
-}
-
-ot_status ot_prediction_price_teacher(const ot_run *run, const ot_cluster *cluster, int threads,
-                                      ot_teacher_price *out) {
-  *out = (ot_teacher_price){0};
-  if (!ot_run_has_live_teacher(run)) return OT_OK;
-  ot_heap heap = {0};
-  ot_arena scratch = ot_heap_arena_create(&heap);
-  const ot_status status = plan_teacher(run, cluster, threads, &scratch, out);
-  ot_heap_release(&heap);
-  return status;
-}
-
 static void add_teacher(const ot_prediction *p, int dp, ot_predicted_step *step) {
   ot_step_figures *const figures = &step->expected;
   const double own_s = figures->step_s;
@@ -249,7 +216,7 @@ ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *ar
   *out = (ot_prediction){0};
   OT_TRY(find_cluster(request, arena, out));
   count_overflow(request, out);
-  OT_TRY(ot_prediction_price_teacher(request->run, &out->cluster, request->threads, &out->teacher));
+  OT_TRY(ot_teacher_price_find(request->run, &out->cluster, request->threads, &out->teacher));
   if (out->teacher.parameters > 0) out->teacher_ranks = ot_run_teacher_ranks(request->run);
   OT_TRY(plan_stages(request, arena, out));
   OT_TRY(predict_publishing(request, arena, out));

@@ -70,11 +70,6 @@ ot_status ot_prediction_check(const ot_cluster *cluster, ot_backend backend);
 ot_status ot_prediction_build(const ot_prediction_request *request, ot_arena *arena,
                               ot_prediction *out);
 
-// The price of the live teacher of `run` on a rank of `cluster` (ot_cluster_share); zeros if the
-// run has none.
-ot_status ot_prediction_price_teacher(const ot_run *run, const ot_cluster *cluster, int threads,
-                                      ot_teacher_price *out);
-
 // The steps with `micro_batches` micro-batches, or null.
 const ot_predicted_step *ot_prediction_find(const ot_prediction *prediction, int micro_batches);
 

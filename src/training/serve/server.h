@@ -2,7 +2,7 @@
 // A service over HTTP, in the form of the OpenAI API:
 //   POST /v1/completions  /v1/chat/completions  /tokenize  /detokenize
 //   GET  /v1/models  /tokenizer_info  /health  /metrics
-// and for runs that learn from a teacher (distill/lesson.h) GET /v1/teacher, POST
+// and for runs that learn from a teacher GET /v1/teacher, POST
 // /v1/teacher/targets.
 // Each connection has a thread (libmicrohttpd), which reads, encodes and writes; the service's
 // thread computes. Nothing but the model can be read.

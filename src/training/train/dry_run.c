@@ -8,13 +8,12 @@
 #include "base/text_builder.h"
 #include "data/data_loader.h"
 #include "describe/learning_rate.h"
-#include "distill/distiller.h"
-#include "distill/teacher.h"
 #include "files/disk.h"
 #include "forecast/evaluation_forecast.h"
 #include "forecast/memory_advice.h"
 #include "forecast/prediction.h"
 #include "forecast/run_tasks.h"
+#include "forecast/teacher_forecast.h"
 #include "host/available.h"
 #include "host/cores.h"
 #include "runtime/training_request.h"
@@ -267,39 +266,15 @@ static ot_status check_memory(dry_run *d) {
   return ot_gpu_check_memory(&need, d->arena, &report->memory_bytes);
 }
 
-// Stores are opened and compared, a server is asked who it is, a live teacher is planned. A model
-// that writes is only counted.
 static ot_status check_teacher(dry_run *d, ot_data_loader *loader) {
-  const ot_run *const run = d->request->run;
-  if (ot_run_weighted_targets(run) == 0) return OT_OK;
-  if (run->distill.from != OT_DISTILL_LIVE) {
-    ot_distiller *distiller = NULL;
-    const ot_distiller_request request = {
-        .run = run, .loader = loader, .threads = 1, .loads = true};
-    const ot_status status = ot_distiller_create(&request, &distiller);
-    ot_distiller_destroy(&distiller);
-    if (status == OT_OK && run->distill.from == OT_DISTILL_SERVER) {
-      ot_loop_note(d->request, "what %s takes to answer is not in the prices", run->distill.server);
-    }
-    return status;
-  }
-  int64_t parameters = 0;
-  ot_schedule *const schedule = ot_arena_take(d->arena, sizeof *schedule);
-  const ot_teacher_request request = {.run = run,
-                                      .ids = ot_teacher_ids(run),
-                                      .threads = d->most.schedule.threads,
-                                      .backend = d->how->backend};
-  OT_TRY(ot_teacher_plan(&request, d->arena, schedule, &parameters));
-  const bool writes = run->distill.objective == OT_DISTILL_REVERSE_KL;
-  const int64_t own = writes ? ot_model_parameters(&run->model) : 0;
-  const int64_t bytes = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
-  const int ranks = ot_run_teacher_ranks(run);
-  d->report->teacher_bytes = schedule->memory.peak_bytes + own * bytes;
-  ot_loop_note(d->request, "a teacher of %ld parameters%s: %s more on %s", parameters,
-               writes ? " and a copy of the model" : "",
-               ot_figure_bytes(d->arena, d->report->teacher_bytes),
-               ranks == 0 ? "each rank with the head"
-                          : ot_arena_format(d->arena, "each of %d ranks of its own", ranks));
+  const ot_teacher_forecast_request request = {.run = d->request->run,
+                                               .loader = loader,
+                                               .threads = d->most.schedule.threads,
+                                               .backend = d->how->backend};
+  ot_teacher_forecast forecast;
+  OT_TRY(ot_teacher_forecast_build(&request, d->arena, &forecast));
+  d->report->teacher_bytes = forecast.bytes;
+  if (forecast.note) ot_loop_note(d->request, "%s", forecast.note);
   return OT_OK;
 }
 
