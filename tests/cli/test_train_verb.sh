@@ -210,7 +210,7 @@ grep -q '^  adamw.* joins$' gpu.txt || fail "no tensors share a launch on a GPU"
 "$orthant" train run.yaml --set output=t --trace trace.json:2-3 2>/dev/null
 grep -q '"linear"' trace.json || fail "no linear task in the trace"
 # Times are in microseconds from the beginning of the first step of the trace.
-grep -o '"ts": *[0-9.e+-]*' trace.json | tr -d '" ' | cut -d: -f2 | sort -g | head -1 >first.txt
-awk '{ exit !($1 >= 0 && $1 < 1e6) }' first.txt || fail "the trace begins at $(cat first.txt) us"
+first=$(grep -o '"ts": *[0-9.e+-]*' trace.json | awk -F: 'NR == 1 || $2 + 0 < least { least = $2 + 0 } END { print least }')
+awk "BEGIN { exit !($first >= 0 && $first < 1e6) }" || fail "the trace begins at $first us"
 "$orthant" train run.yaml --set output=u --set steps=1 --show-batch 2>&1 | found "sample 0: " || fail "no batch shown"
 echo "all passed"
