@@ -214,7 +214,10 @@ static const struct {
     {"export", 0, false, export_runs},
 };
 
-static void print_progress(const char *line) { fprintf(stderr, "%s\n", line); }
+static void print_progress(const char *format, va_list arguments) {
+  vfprintf(stderr, format, arguments);
+  fputs("\n", stderr);
+}
 
 static ot_status ledger(const ot_options *options) {
   ot_arena *const arena = ot_options_arena(options);

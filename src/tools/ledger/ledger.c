@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -40,16 +38,11 @@ ot_status ot_ledger_open(ot_ledger *l) {
 }
 
 void ot_ledger_announce(const ot_ledger *ledger, const char *format, ...) {
-  va_list arguments, again;
+  va_list arguments;
   if (!ledger->progress) return;
   va_start(arguments, format);
-  va_copy(again, arguments);
-  const size_t bytes = (size_t)vsnprintf(NULL, 0, format, arguments) + 1;
-  char *const line = ot_arena_take(ledger->arena, (int64_t)bytes);
-  vsnprintf(line, bytes, format, again);
-  va_end(again);
+  ledger->progress(format, arguments);
   va_end(arguments);
-  ledger->progress(line);
 }
 
 const char *ot_ledger_base_path(const ot_ledger *l, const char *name) {

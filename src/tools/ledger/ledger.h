@@ -3,6 +3,8 @@
 // of what determines its bits (`key`); a run that the record has is never run again.
 #pragma once
 
+#include <stdarg.h>
+
 #include "ledger/policy.h"
 #include "ledger/record.h"
 
@@ -11,8 +13,9 @@ typedef struct ot_ledger {
   const char *directory;
   ot_arena *arena;  // everything lives in it
   ot_presets presets;
-  int jobs;                            // processes at a time, at least 1
-  void (*progress)(const char *line);  // a line about what happened, no line break; null: none
+  int jobs;  // processes at a time, at least 1
+  // A line about what happened, as printf has it, without a line break; null: none.
+  void (*progress)(const char *format, va_list arguments);
   ot_ledger_policy policy;
   ot_record record;
   const char *base_hash;    // of the file of the baseline
@@ -26,7 +29,7 @@ ot_status ot_ledger_open(ot_ledger *ledger);
 // OT_USAGE if the directory has a policy, or the run does not have exactly one validation set.
 ot_status ot_ledger_begin(ot_ledger *ledger, const char *base);
 
-// Formats a line as printf does, in the arena, and passes it to `progress`.
+// Passes a line to `progress`.
 void ot_ledger_announce(const ot_ledger *ledger, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
