@@ -294,14 +294,15 @@ class Torture:
             self.note(f"a call fails: {error}", held, len(calls), f"{went_on} runs went on")
 
     def refused_memory(self):
-        """An allocation of the program or of a library of its is refused; libgomp then ends the process."""
+        """An allocation of the program or of a library of its is refused; OpenMP then ends the process."""
         total = self.trials(300, 3)
         held = went_on = 0
         for allocation in self.random.sample(range(1, self.allocations + 1), total):
             self.place.clear("out")
             code, text = self.place.train("out", **self.place.broken("out", memory=allocation))
             went_on += code == 0
-            named = code == 3 and "error: " in text or code == 1 and "libgomp: Out of memory" in text
+            openmp = code == 1 and "libgomp: Out of memory" in text or code == -6 and "OMP: Error #111" in text
+            named = code == 3 and "error: " in text or openmp
             if code != 0 and not named:
                 print(f"  allocation {allocation}: exit code {code}: {text[-200:]}", flush=True)
             held += (code == 0 or named) and self.ends_golden("out")

@@ -426,7 +426,58 @@ def requests():
         put("request", "refused-" + name, body)
 
 
+# ---- records of a training step: the target writes the tensor files ----
+
+def step_record():
+    """Texts of two ranks, then the bytes of their tensors, divided by zero bytes."""
+    def text(rank, world, places, **more):
+        return json.dumps({"format": "orthant-step-1", "rank": rank, "world": world, **more, "tensors": places})
+
+    def mesh(rank, **more):
+        return {"mesh": {"dp": 1, "tp": 2}, "coordinates": {"dp": 0, "tp": rank}, **more}
+
+    def words(*numbers):
+        return struct.pack(f"<{len(numbers)}i", *numbers)
+
+    kind = "step_record"
+    ids = words(1, 2, 3, 4, 5, 6, 7, 8)
+    tokens = {"batch/0.ids": {}, "batch/0.labels": {}}
+    batch = {"batches": [{"micro": 0, "shifted": True}], "scalars": {"loss": "nan", "norm": 1.5}}
+    group = {"names": ["w"], "settings": {"lr": 1e-3, "betas": [0.9, 0.95], "foreach": None}}
+    one = text(0, 1, {"grad/w": {}, "weight/w": {"shape": [3, 2], "flat": [0, 6]}, "new/x": 1, **tokens}, **batch,
+               optimizer={"class": "AdamW", "groups": [group]}, aliases={"v": "w"}, moment="", note="n", dropout=0.1)
+    put(kind, "valid-one", one.encode() + b"\0\0" + bytes(72) + ids + ids)
+    shards = [text(r, 2, {"grad/w": {"shape": [4, 3], "offset": [2 * r, 0]},
+                          "grad/v": {"shape": [4], "partial": ["tp"]}, "act/0.l": {"shape": [2, 2], "flat": [2 * r, 2]},
+                          "grad/l.mlp.experts.gate_up_proj": {}}, **mesh(r)) for r in range(2)]
+    put(kind, "valid-shards", "\0".join(shards))
+    whole = {"batch/0.ids": {}, "batch/0.labels": {}, "batch/0.positions": {}, "batch/0.documents": {}, "batch/0.weight": {},
+             "routes/0.l": {}}
+    copies = [text(r, 2, whole, **mesh(r), batches=[{"micro": 0, "shifted": False}]) for r in range(2)]
+    documents = struct.pack("<8q", 0, 0, 1, 1, 2, 2, 2, 3)
+    put(kind, "valid-batches", "\0".join(copies).encode() + b"\0" + ids + ids + documents + words(*range(8)) + bytes(32))
+    put(kind, "valid-runs", "\0".join(text(r, 2, {
+        "grad/w": {"shape": [2, 6], "offset": [0, 2 * r], "block": [2, 4], "flat": [[0, 1, 1, 3, 4, 2], [2, 2, 4, 4]][r]},
+        "grad/v": {"shape": [2, 4], "flat": [4 * r, 4]}}) for r in range(2)))
+    put(kind, "refused-holes", "\0".join(text(r, 2, {"grad/w": {"shape": [4, 3], "offset": [r, 0]}}) for r in range(2)))
+    put(kind, "refused-overlap", "\0".join(text(r, 2, {"grad/w": {"shape": [3, 3], "offset": [r, 0]}})
+                                           for r in range(2)).encode() + b"\0" + struct.pack("<6f", *range(6)))
+    put(kind, "refused-rank", text(0, 2, {}))
+    put(kind, "refused-world", text(0, 1 << 40, {}))
+    put(kind, "refused-format", text(0, 1, {}).replace("step-1", "step-0"))
+    put(kind, "refused-size", text(0, 1, {"grad/w": {"shape": [1 << 40, 3]}}))
+    put(kind, "refused-overflow", text(0, 1, {"grad/w": {"shape": [1 << 62, 1 << 62]}}))
+    put(kind, "refused-axis", text(0, 1, {"grad/w": {"partial": ["tp"]}}))
+    put(kind, "refused-mesh", "\0".join(text(r, 2, {}, mesh={"dp": 2}, coordinates={"dp": 0}) for r in range(2)))
+    put(kind, "refused-id", text(0, 1, tokens, **batch).encode() + b"\0\0" + words(31) + bytes(60))
+    put(kind, "refused-no-labels", text(0, 1, {"batch/0.ids": {}}, **batch))
+    put(kind, "refused-alias", one.replace('"v": "w"', '"\\u001b[2J": 1'))
+    put(kind, "refused-deep", '{"format": "orthant-step-1", "future": ' + "[" * 3000)
+    put(kind, "refused-empty", b"")
+
+
 safetensors()
+step_record()
 teacher()
 manifest()
 trees()

@@ -18,6 +18,7 @@ extern const ot_verb ot_verb_score;
 extern const ot_verb ot_verb_serve;
 extern const ot_verb ot_verb_rl;
 extern const ot_verb ot_verb_distill;
+extern const ot_verb ot_verb_judge;
 extern const ot_verb ot_verb_convert;
 extern const ot_verb ot_verb_schedule;
 extern const ot_verb ot_verb_simulate;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/adamw.h"
+
+#include <math.h>
+
+enum { CHANGE, DIRECTION, WEIGHT, FIRST, GRADIENT, SECOND };
+
+void ot_adamw_measure(const ot_adamw_settings *s, const ot_adamw_values *v, int64_t count,
+                      ot_adamw_sums *sums) {
+  const double t = (double)s->step;
+  const double one = 1 - pow(s->beta1, t), two = 1 - pow(s->beta2, t);
+  sums->elements += count;
+  for (int64_t i = 0; i < count; i++) {
+    const double m = v->first[i] / one, root = sqrt(fmax(v->second[i], 0) / two);
+    const double at[OT_ADAMW_VECTORS] = {
+        [CHANGE] = v->after[i] - v->before[i],
+        [DIRECTION] = m / (root + s->epsilon),
+        [WEIGHT] = v->before[i],
+        [FIRST] = v->first[i] / (1 - s->beta1),
+        [GRADIENT] = v->gradient[i],
+        [SECOND] = sqrt(fmax(v->second[i], 0) / (1 - s->beta2)),
+    };
+    for (int a = 0; a < OT_ADAMW_VECTORS; a++) {
+      for (int b = 0; b < OT_ADAMW_VECTORS; b++) sums->products[a][b] += at[a] * at[b];
+    }
+    sums->after += v->after[i] * v->after[i];
+  }
+}
+
+// The length of CHANGE + a DIRECTION + b WEIGHT.
+static double error_of(const ot_adamw_sums *s, double a, double b) {
+  const double(*const p)[OT_ADAMW_VECTORS] = s->products;
+  const double square = p[CHANGE][CHANGE] + a * a * p[DIRECTION][DIRECTION] +
+                        b * b * p[WEIGHT][WEIGHT] + 2 * a * p[CHANGE][DIRECTION] +
+                        2 * b * p[CHANGE][WEIGHT] + 2 * a * b * p[DIRECTION][WEIGHT];
+  return sqrt(fmax(square, 0));
+}
+
+// The factors of both vectors by least squares; of one where the other is zero.
+static void fit(const ot_adamw_sums *s, double *a, double *b) {
+  const double(*const p)[OT_ADAMW_VECTORS] = s->products;
+  const double dd = p[DIRECTION][DIRECTION], ww = p[WEIGHT][WEIGHT], dw = p[DIRECTION][WEIGHT];
+  const double determinant = dd * ww - dw * dw;
+  *a = dd > 0 ? -p[CHANGE][DIRECTION] / dd : 0;
+  *b = 0;
+  if (!(determinant > 1e-10 * dd * ww)) return;
+  *a = (-p[CHANGE][DIRECTION] * ww + p[CHANGE][WEIGHT] * dw) / determinant;
+  *b = (-p[CHANGE][WEIGHT] * dd + p[CHANGE][DIRECTION] * dw) / determinant;
+}
+
+static void judge_moments(const ot_adamw_sums *s, ot_adamw_result *out) {
+  const double(*const p)[OT_ADAMW_VECTORS] = s->products;
+  if (!(p[GRADIENT][GRADIENT] > 0) || !(p[FIRST][FIRST] > 0)) return;
+  out->clip = p[FIRST][GRADIENT] / p[GRADIENT][GRADIENT];
+  const double rest = p[FIRST][FIRST] - 2 * out->clip * p[FIRST][GRADIENT] +
+                      out->clip * out->clip * p[GRADIENT][GRADIENT];
+  out->clip_rest = sqrt(fmax(rest, 0) / p[FIRST][FIRST]);
+  out->square = sqrt(p[SECOND][SECOND] / p[GRADIENT][GRADIENT]) / fabs(out->clip);
+}
+
+ot_adamw_result ot_adamw_judge(const ot_adamw_settings *settings, const ot_adamw_sums *s,
+                               double unit) {
+  ot_adamw_result out = {.clip = NAN, .clip_rest = NAN, .square = NAN};
+  const double rate = settings->rate, decay = rate * settings->decay;
+  const double own = unit * sqrt(s->after);
+  double a, b;
+  fit(s, &a, &b);
+  out.ratio = own > 0 ? error_of(s, rate, decay) / own : 0;
+  out.rest = own > 0 ? error_of(s, a, b) / own : 0;
+  out.rate = a;
+  out.decay = rate != 0 ? b / rate : 0;
+  if (settings->step == 1) judge_moments(s, &out);
+  return out;
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The update of a recorded step by AdamW (Loshchilov and Hutter 2019), checked from the step's own
+// numbers: weights before and after, moments after, the gradient, the settings of the group. With
+// the corrected moments m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t),
+//   after = before - rate (m' / (sqrt(v') + epsilon) + decay before)
+// so that the change is a sum of two known vectors, whose factors are fitted. In the first step,
+// whose moments begin at zero, m is (1 - beta1) times the clipped gradient. Pure.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// The settings of a group of tensors.
+typedef struct ot_adamw_settings {
+  double rate, beta1, beta2, epsilon, decay;
+  int64_t step;  // t, from 1
+} ot_adamw_settings;
+
+typedef struct ot_adamw_values {
+  const double *before, *after;  // [count] weights
+  const double *first, *second;  // [count] moments after the step
+  const double *gradient;        // [count] before clipping
+} ot_adamw_values;
+
+enum { OT_ADAMW_VECTORS = 6 };
+
+// Sums over the elements of a tensor; zeros at first.
+typedef struct ot_adamw_sums {
+  int64_t elements;
+  double products[OT_ADAMW_VECTORS][OT_ADAMW_VECTORS];
+  double after;  // square of the weights after the step
+} ot_adamw_sums;
+
+void ot_adamw_measure(const ot_adamw_settings *settings, const ot_adamw_values *values,
+                      int64_t count, ot_adamw_sums *sums);
+
+typedef struct ot_adamw_result {
+  double ratio;        // error of the change, in roundings of the weights
+  double rate, decay;  // that the change shows: as the settings' ones
+  double rest;         // error of the change with these two
+  double clip;         // first step: the factor of the gradient in the first moment; else NAN
+  double clip_rest;    // first step: error of the first moment with it, relative to the moment
+  double square;       // first step: sqrt(v / (1 - beta2)) over |clipped gradient|, 1 if right
+} ot_adamw_result;
+
+// `unit`: unit roundoff of the stored weights.
+ot_adamw_result ot_adamw_judge(const ot_adamw_settings *settings, const ot_adamw_sums *sums,
+                               double unit);

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/judge.h"
+
+#include <math.h>
+
+#include "base/extremes.h"
+#include "base/quantity.h"
+#include "base/sort.h"
+#include "base/text.h"
+#include "base/text_builder.h"
+#include "judge/judge_parts.h"
+
+const char *const ot_judge_type_names[OT_JUDGE_TYPES + 1] = {
+    [OT_JUDGE_AUTO] = "auto",
+    [OT_JUDGE_FP32] = "fp32",
+    [OT_JUDGE_BF16] = "bf16",
+    [OT_JUDGE_AUTOCAST] = "autocast",
+};
+
+// ---- the step of the record ----
+
+// The rows of a record as those of the plain model: groups of experts are its batches.
+static void build_rows(ot_judging *j) {
+  const ot_step_rows *const from = &j->recorded;
+  ot_plain_batch *const b = &j->own.rows.batch;
+  int64_t *const first = ot_arena_array(j->arena, from->count, sizeof *first);
+  int64_t *const sequence = ot_arena_array(j->arena, from->count, sizeof *sequence);
+  int64_t *const ends = ot_arena_array(j->arena, from->num_batches, sizeof *ends);
+  int32_t *const micro = ot_arena_array(j->arena, from->count, sizeof *micro);
+  int32_t *const dp_rank = ot_arena_array(j->arena, from->count, sizeof *dp_rank);
+  double *const weights = ot_arena_array(j->arena, from->count, sizeof *weights), sum = 0;
+  for (int64_t r = 0; r < from->count; r++) sum += (double)from->weights[r];
+  for (int64_t r = 0; r < from->count; r++) {
+    const ot_step_batch *const batch = &from->batch[from->batches[r]];
+    first[r] = from->documents[r];
+    sequence[r] = from->sequences[r];
+    micro[r] = batch->micro;
+    dp_rank[r] = batch->dp_rank;
+    weights[r] = sum > 0 ? (double)from->weights[r] / sum : 0;
+  }
+  for (int64_t i = 0; i < from->num_batches; i++)
+    ends[i] = from->batch[i].first_row + from->batch[i].rows;
+  *b = (ot_plain_batch){.rows = from->count,
+                        .ids = from->ids,
+                        .targets = from->targets,
+                        .positions = from->positions,
+                        .first = first,
+                        .weights = weights,
+                        .num_groups = (int)from->num_batches,
+                        .group_end = ends,
+                        .group_weight = 1.0 / (double)from->num_batches};
+  j->own.rows.sequence = sequence;
+  j->own.rows.micro = micro;
+  j->own.rows.dp_rank = dp_rank;
+  j->own.model = j->step.model;
+  j->own.losses = OT_PLAIN_MAIN;
+}
+
+static ot_dtype weight_type(const ot_recorded_step *step) {
+  for (int64_t i = 0; i < step->num_tensors; i++) {
+    if (step->tensors[i].kind == OT_RECORDED_WEIGHT) return step->tensors[i].dtype;
+  }
+  return OT_F32;
+}
+
+static void choose_types(ot_judging *j) {
+  const ot_dtype weights = weight_type(&j->step);
+  j->type = j->request->type == OT_JUDGE_BF16       ? OT_PLAIN_BF16
+            : j->request->type == OT_JUDGE_AUTOCAST ? OT_PLAIN_AUTOCAST
+            : j->request->type == OT_JUDGE_FP32     ? OT_PLAIN_F32
+            : weights == OT_BF16                    ? OT_PLAIN_BF16
+            : weights == OT_F64                     ? OT_PLAIN_F64
+                                                    : OT_PLAIN_F32;
+  j->base = j->type == OT_PLAIN_F32 || j->type == OT_PLAIN_F64 ? OT_PLAIN_F64 : OT_PLAIN_F32;
+}
+
+static int micro_batches(const ot_judging *j) {
+  int most = 0;
+  for (int64_t i = 0; i < j->recorded.num_batches; i++)
+    most = j->recorded.batch[i].micro >= most ? j->recorded.batch[i].micro + 1 : most;
+  return most;
+}
+
+static void list_sizes(ot_judging *j) {
+  const ot_step_size others[] = {
+      {"micro_batches", micro_batches(j)}, {"dp", j->step.dp_size}, {"loss_scale", 65536}};
+  for (int a = 0; a < j->step.num_axes; a++)
+    j->sizes[j->num_sizes++] = (ot_step_size){j->step.axes[a].name, j->step.axes[a].size};
+  for (int i = 0; i < OT_COUNT(others); i++) j->sizes[j->num_sizes++] = others[i];
+}
+
+static const char *mesh_in_words(const ot_judging *j) {
+  ot_text_builder text = {.arena = j->arena};
+  for (int a = 0; a < j->step.num_axes; a++)
+    ot_text_appendf(&text, "%s %d ", j->step.axes[a].name, j->step.axes[a].size);
+  ot_text_appendf(&text, "on %d rank%s", j->step.world, ot_text_plural(j->step.world, "s"));
+  return ot_text_builder_text(&text);
+}
+
+static const char *step_in_words(const ot_judging *j) {
+  static const char *const types[] = {[OT_PLAIN_F64] = "fp64",
+                                      [OT_PLAIN_F32] = "fp32",
+                                      [OT_PLAIN_BF16] = "bf16",
+                                      [OT_PLAIN_AUTOCAST] = "fp32 weights, products in bf16"};
+  const int64_t batches = j->recorded.num_batches;
+  return ot_arena_format(
+      j->arena, "%s, %s parameters, recorded by %s: %s, %lld batch%s, %s tokens, %s",
+      j->step.model.model_type,
+      ot_figure_count(j->arena, (double)ot_model_parameters(&j->step.model)), j->step.software,
+      mesh_in_words(j), (long long)batches, ot_text_plural(batches, "es"),
+      ot_figure_count(j->arena, (double)j->recorded.count), types[j->type]);
+}
+
+// ---- batches ----
+
+static void judge_batches(ot_judging *j) {
+  for (int64_t i = 0; i < j->recorded.num_differences; i++) {
+    const ot_batch_difference *const d = &j->recorded.differences[i];
+    ot_judge_finding *const f = ot_judge_find(j->report, "batches_differ");
+    f->evidence = ot_arena_format(
+        j->arena, "ranks %d and %d should read the same batch %d, but their %s differ", d->rank,
+        d->other, d->micro, d->field);
+    f->advice = "give all ranks of tensor, context and pipeline parallelism the same samples";
+  }
+}
+
+// ---- loss ----
+
+// The loss of each rank of data parallelism, that of its first rank; false: not recorded.
+static bool find_losses(const ot_judging *j, double *mean, double *low, double *high) {
+  int count = 0;
+  *mean = 0;
+  *low = INFINITY;
+  *high = -INFINITY;
+  for (int rank = 0; rank < j->step.world; rank++) {
+    double loss;
+    if (!ot_recorded_scalar_of(&j->step, "loss", rank, &loss)) continue;
+    *mean += loss;
+    *low = ot_smaller(*low, loss);
+    *high = ot_larger(*high, loss);
+    count++;
+  }
+  *mean /= count > 0 ? count : 1;
+  return count > 0;
+}
+
+void ot_judge_loss(ot_judging *j) {
+  static const double logged = 1e-5;  // relative: losses are logged as float32 sums
+  double mean, low, high;
+  j->loss = NAN;
+  if (!find_losses(j, &mean, &low, &high)) return;
+  const double right = j->losses[0];
+  const double own = ot_larger(ot_larger(fabs(j->losses[1] - right), fabs(j->losses[2] - right)),
+                               logged * fabs(right) / OT_RATIO_FINE);
+  const double ratio = fabs(mean - right) / own;
+  const bool agrees = ratio <= OT_RATIO_FINE;
+  ot_judge_add_part(j->report, "loss", agrees,
+                    "%.7g recorded%s, %.7g recomputed (%.2g x own error)", mean,
+                    high > low ? " (mean of ranks)" : "", right, ratio);
+  j->loss_own = own;
+  if (!agrees) j->loss = mean;
+}
+
+// The finding of this class, or a new one.
+static ot_judge_finding *finding_of(ot_judging *j, const ot_hypothesis *h) {
+  for (int i = 0; i < j->report->num_findings; i++) {
+    if (ot_text_equal(j->report->findings[i].what, h->fault)) return &j->report->findings[i];
+  }
+  ot_judge_finding *const f = ot_judge_find(j->report, h->fault);
+  f->evidence = h->sentence;
+  f->advice = h->advice;
+  return f;
+}
+
+void ot_judge_explain_loss(ot_judging *j) {
+  if (isnan(j->loss)) return;
+  for (int i = 0; i < j->num_hypotheses; i++) {
+    if (fabs(j->loss - j->losses[3 + i]) > OT_RATIO_FINE * j->loss_own) continue;
+    ot_judge_finding *const f = finding_of(j, &j->hypotheses[i]);
+    f->evidence = ot_arena_format(j->arena, "%s; the recorded loss is that of this fault, %.7g",
+                                  f->evidence, j->losses[3 + i]);
+    return;
+  }
+  const double factor = j->loss / j->losses[0];
+  ot_judge_finding *const f = ot_judge_find(j->report, "loss");
+  f->factor = ot_words_of_factor(j->sizes, j->num_sizes, factor, 0.002, j->arena);
+  f->evidence =
+      ot_arena_format(j->arena, "the recorded loss is %.7g times the recomputed one", factor);
+  f->advice = "see what the logged loss is a mean of: tokens, micro-batches, ranks";
+}
+
+// ---- autocast ----
+
+// The median error of the gradients in own errors.
+static double typical_ratio(const ot_judging *j) {
+  const int count = j->evidence.num_tensors;
+  double *const ratios = ot_arena_array(j->arena, count + 1, sizeof *ratios);
+  for (int t = 0; t < count; t++)
+    ratios[t] = ot_evidence_ratio(&j->evidence, &j->evidence.tensors[t]);
+  return count > 0 ? ot_median(ratios, count, j->arena) : 0;
+}
+
+// Float32 weights do not say whether matrix products were made in bf16. If they were, all gradients
+// are far from float32 rounding, and at that of bf16.
+static ot_status try_autocast(ot_judging *j) {
+  static const double far = 100;
+  const bool open = j->request->type == OT_JUDGE_AUTO && j->type == OT_PLAIN_F32;
+  if (!open || typical_ratio(j) < far) return OT_OK;
+  const ot_judging as_float = *j;
+  j->type = OT_PLAIN_AUTOCAST;
+  j->base = OT_PLAIN_F32;
+  OT_TRY(ot_judge_measure(j));
+  if (typical_ratio(j) > OT_RATIO_FINE) *j = as_float;
+  return OT_OK;
+}
+
+// ---- the record ----
+
+static ot_status read_step(ot_judging *j) {
+  OT_TRY(ot_recorded_read(j->request->record, j->arena, &j->step));
+  OT_TRY(ot_assemble_rows(&j->step, j->arena, &j->recorded));
+  OT_CHECK(j->recorded.count > 0, OT_USAGE, "%s: the record has no batch", j->step.path);
+  build_rows(j);
+  choose_types(j);
+  list_sizes(j);
+  j->num_hypotheses = ot_hypotheses_list(&j->own, j->arena, OT_JUDGE_HYPOTHESES, j->cases);
+  for (int i = 0; i < j->num_hypotheses; i++) j->hypotheses[i] = *j->cases[i].hypothesis;
+  return OT_OK;
+}
+
+ot_status ot_judge_record(const ot_judge_request *request, ot_arena *arena, ot_judge_report *out) {
+  ot_judging *const j = ot_arena_take(arena, sizeof *j);
+  *out = (ot_judge_report){.arena = arena, .verdict = OT_VERDICT_CLEAN};
+  *j = (ot_judging){.request = request, .arena = arena, .report = out};
+  OT_TRY(read_step(j));
+  OT_TRY(ot_judge_measure(j));
+  OT_TRY(try_autocast(j));
+  out->step = step_in_words(j);
+  judge_batches(j);
+  ot_judge_loss(j);
+  ot_judge_gradients(j);
+  ot_judge_explain_loss(j);
+  ot_judge_norm(j);
+  OT_TRY(ot_judge_update(j));
+  for (int i = 0; i < j->step.num_notes; i++)
+    ot_judge_add_part(out, "note", true, "%s", j->step.notes[i]);
+  return OT_OK;
+}

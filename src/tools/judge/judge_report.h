@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report of a judged step, as a product: what was compared, findings that name class, tensors,
+// axis and factor, and the smallest faults that would have shown. Insufficient evidence is
+// inconclusive, never clean.
+#pragma once
+
+#include "audit/audit_report.h"
+
+// A part of the step: "gradient", and its comparison in words.
+typedef struct ot_judged_part {
+  const char *name, *words;
+  bool agrees;
+} ot_judged_part;
+
+typedef struct ot_judge_finding {
+  const char *what;      // the class, one word: "missing_reduction"
+  const char *tensors;   // in words, or null: the step as a whole
+  const char *axis;      // of the mesh: "tp"; or null
+  const char *factor;    // in words: "1/dp", "0.5004"; or null
+  const char *evidence;  // sentences with the measurements
+  const char *advice;    // a sentence with what to try, or null
+  double confirmed;      // error that the fault leaves, in own errors; NAN: it is not explained
+} ot_judge_finding;
+
+// The smallest fault of a class that would have shown on this record.
+typedef struct ot_sensitivity {
+  const char *what;
+  double factor;  // of the hypothesis; infinite: nothing would have shown
+} ot_sensitivity;
+
+typedef struct ot_judge_report {
+  ot_arena *arena;   // holds all its texts
+  const char *step;  // a line: model, software, mesh, batch, types
+  ot_verdict verdict;
+  const char *open;  // what could not be checked and what would decide it, or null
+  int num_parts, num_findings, num_sensitivities;
+  ot_judged_part *parts;          // [num_parts]
+  ot_judge_finding *findings;     // [num_findings]
+  ot_sensitivity *sensitivities;  // [num_sensitivities]
+  int64_t parts_capacity, findings_capacity, sensitivities_capacity;
+} ot_judge_report;
+
+void ot_judge_add_part(ot_judge_report *report, const char *name, bool agrees, const char *words,
+                       ...) __attribute__((format(printf, 4, 5)));
+
+// Adds a finding and sets the verdict; the result is valid until the next call.
+ot_judge_finding *ot_judge_find(ot_judge_report *report, const char *what);
+
+void ot_judge_add_sensitivity(ot_judge_report *report, const char *what, double factor);
+
+// Appends `why` to what is open. Without findings the verdict becomes inconclusive.
+void ot_judge_leave_open(ot_judge_report *report, const char *why, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// The report as lines, each ended; as one JSON document.
+const char *ot_judge_report_print(const ot_judge_report *report);
+const char *ot_judge_report_json(const ot_judge_report *report);

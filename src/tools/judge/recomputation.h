@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Computes the step of a record again, in several ways at once: the judge's own, in the types of
+// the record, and under each hypothesis. All go through the model together, block by block, so that
+// only what enters the blocks is kept of each, and the gradients of one block.
+#pragma once
+
+#include "judge/hypothesis.h"
+#include "judge/recorded.h"
+
+// One way to compute the step.
+typedef struct ot_recomputation_stream {
+  const ot_judged_step *step;  // its model differs from the record's in no shape
+  ot_plain_type type;
+  bool reversed;  // see ot_plain_request
+} ot_recomputation_stream;
+
+// Elements [first, first + count) of a tensor in the order of its file, which has `elements`. The
+// backward pass gives tensors one after another, each in chunks upwards.
+typedef struct ot_recomputed {
+  const char *name;  // HF name, valid during the call
+  int64_t elements, first, count;
+  const double *weight;            // [count]
+  const double *const *gradients;  // [num_streams][count]
+} ot_recomputed;
+
+typedef struct ot_recomputation_request {
+  const ot_recorded_step *step;
+  int num_streams;
+  const ot_recomputation_stream *streams;  // [num_streams]
+  int threads;
+  // Called with each chunk. An error ends the computation.
+  ot_status (*receive)(void *context, const ot_recomputed *values);
+  // Called after each block; null: never.
+  void (*progress)(void *context, int done, int all);
+  void *context;
+} ot_recomputation_request;
+
+// losses [num_streams] receives the loss of each, in nats. OT_ENVIRONMENT if a weight of the model
+// is not in the record, OT_USAGE if the plain model does not support the model.
+ot_status ot_recomputation_run(const ot_recomputation_request *request, double *losses);

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Verdicts on records that tests/fixtures/judge/make_records.py made with
+// PyTorch, sound and with faults, and on copies of a sound one in which a fault is planted here.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/text.h"
+#include "checkpoint/safetensors.h"
+#include "files/disk.h"
+#include "judge/judge.h"
+#include "support/arena_fixture.h"
+#include "support/scratch.h"
+
+static char directory[SCRATCH_BYTES];
+
+static int open_directory(void **state) {
+  scratch_create(directory);
+  return begin(state);
+}
+
+static int close_directory(void **state) {
+  scratch_destroy(directory);
+  return finish(state);
+}
+
+static const char *fixture(const char *name) {
+  return ot_arena_format(&arena, OT_SOURCE_DIR "/tests/fixtures/judge/%s", name);
+}
+
+static ot_judge_report judge(const char *path) {
+  ot_judge_report report;
+  const ot_judge_request request = {.record = path, .threads = 1};
+  if (ot_judge_record(&request, &arena, &report) != OT_OK) fail_msg("%s", ot_fail_message());
+  return report;
+}
+
+static const ot_judge_finding *find(const ot_judge_report *report, const char *what) {
+  for (int i = 0; i < report->num_findings; i++) {
+    if (strcmp(report->findings[i].what, what) == 0) return &report->findings[i];
+  }
+  fail_msg("no finding %s:\n%s", what, ot_judge_report_print(report));
+  return NULL;
+}
+
+// Exactly one finding.
+static const ot_judge_finding *only(const ot_judge_report *report, const char *what) {
+  if (report->num_findings != 1) fail_msg("%s", ot_judge_report_print(report));
+  return find(report, what);
+}
+
+// ---- records of other software ----
+
+static void sound_records_are_clean(void **state) {
+  (void)state;
+  static const char *const names[] = {
+      "llama_fp32",  "llama_bf16", "llama_ddp",  "llama_fsdp2", "llama_fsdp2_bf16",
+      "llama_decay", "qwen3_fp32", "qwen3_bf16", "qwen3_tp",    "qwen3_tp_bf16"};
+  for (int i = 0; i < OT_COUNT(names); i++) {
+    const ot_judge_report report = judge(fixture(names[i]));
+    if (report.verdict != OT_VERDICT_CLEAN)
+      fail_msg("%s: %s", names[i], ot_judge_report_print(&report));
+    assert_true(report.num_parts >= 3);
+  }
+}
+
+static void a_missing_reduction_is_named(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(fixture("qwen3_tp_unreduced"));
+  const ot_judge_finding *const f = only(&report, "missing_reduction");
+  assert_string_equal(f->axis, "tp");
+  assert_string_equal(f->factor, "sum");
+  assert_non_null(strstr(f->tensors, "q_norm"));
+  assert_non_null(strstr(f->tensors, "k_norm"));
+  assert_null(strstr(f->tensors, "layernorm"));
+  assert_true(f->confirmed <= 4);
+  assert_non_null(strstr(f->evidence, "the norm is 1.886"));
+  assert_non_null(strstr(f->evidence, "weights after the step"));
+}
+
+static void wrong_losses_are_named(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {{"llama_ddp_means", "mean_of_means"},
+                                         {"llama_shifted", "labels_shifted_again"}};
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    const ot_judge_report report = judge(fixture(cases[i][0]));
+    const ot_judge_finding *const f = only(&report, cases[i][1]);
+    assert_string_equal(f->tensors, "all 21 tensors");
+    assert_string_equal(f->factor, "1");
+    assert_true(f->confirmed <= 4);
+    assert_non_null(strstr(f->evidence, "the recorded loss is that of this fault"));
+  }
+}
+
+// ---- planted faults ----
+
+// Changes the values of a tensor in the copy of a record; `key` is KIND/NAME.
+typedef void edit(const char *key, float *values, int64_t count);
+
+static char *read_all(const char *path, int64_t *bytes) {
+  char *text;
+  if (ot_disk_read(&arena, path, 1 << 26, &text, bytes) != OT_OK) fail_msg("%s", ot_fail_message());
+  return text;
+}
+
+// A copy of llama_fp32, whose tensors `change` edits, and whose text has `from` replaced by `to`,
+// of the same length.
+static const char *plant(edit *change, const char *from, const char *to) {
+  static const char *const files[] = {"config.json", "rank-00000.json", "rank-00000.safetensors"};
+  const char *const copy = scratch_path(directory, "record");
+  if (ot_disk_make_directory(copy) != OT_OK) fail_msg("%s", ot_fail_message());
+  for (int i = 0; i < OT_COUNT(files); i++) {
+    int64_t bytes;
+    char *text = read_all(ot_disk_join(&arena, fixture("llama_fp32"), files[i]), &bytes);
+    const char *const at = from && i == 1 ? strstr(text, from) : NULL;
+    if (from && i == 1) assert_non_null(at);
+    if (at) memcpy(text + (at - text), to, strlen(to));
+    scratch_write(ot_disk_join(&arena, copy, files[i]), text, bytes);
+  }
+  if (!change) return copy;
+  const char *const path = ot_disk_join(&arena, copy, files[2]);
+  int64_t bytes;
+  char *const data = read_all(path, &bytes);
+  ot_safetensors *tensors = NULL;
+  if (ot_safetensors_create(path, "", &tensors) != OT_OK) fail_msg("%s", ot_fail_message());
+  for (int t = 0; t < ot_safetensors_count(tensors); t++) {
+    const ot_safetensors_tensor *const at = ot_safetensors_tensor_at(tensors, t);
+    if (strncmp(at->name, "batch/", 6) != 0)
+      change(at->name, (float *)(data + at->offset), at->elements);
+  }
+  ot_safetensors_destroy(&tensors);
+  scratch_write(path, data, bytes);
+  return copy;
+}
+
+static bool is_gradient(const char *key) { return strncmp(key, "grad/", 5) == 0; }
+
+static void halve(const char *key, float *values, int64_t count) {
+  for (int64_t i = 0; i < count && is_gradient(key); i++) values[i] *= 0.5f;
+}
+
+static void a_common_factor_is_named(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(plant(halve, NULL, NULL));
+  const ot_judge_finding *const f = find(&report, "factor");
+  assert_string_equal(f->tensors, "all 21 tensors");
+  assert_string_equal(f->factor, "0.5");
+  assert_true(f->confirmed <= 4);
+  assert_string_equal(find(&report, "norm_factor")->factor, "2");
+}
+
+static void clear_norms(const char *key, float *values, int64_t count) {
+  if (is_gradient(key) && strstr(key, "post_attention_layernorm"))
+    memset(values, 0, (size_t)count * sizeof *values);
+}
+
+static void gradients_that_are_zero_are_a_factor_of_zero(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(plant(clear_norms, NULL, NULL));
+  const ot_judge_finding *const f = find(&report, "factor_on_some");
+  assert_string_equal(f->factor, "0");
+  assert_non_null(strstr(f->tensors, "post_attention_layernorm"));
+  assert_null(strstr(f->tensors, "input_layernorm"));
+}
+
+static float weight_of_down[1 << 16];
+
+static void add_weight(const char *key, float *values, int64_t count) {
+  // Weights follow gradients in the file, so they are known from the first pass.
+  if (strcmp(key, "weight/model.layers.0.mlp.down_proj.weight") == 0)
+    memcpy(weight_of_down, values, (size_t)count * sizeof *values);
+  if (strcmp(key, "grad/model.layers.0.mlp.down_proj.weight") == 0) {
+    for (int64_t i = 0; i < count; i++) values[i] += weight_of_down[i];
+  }
+}
+
+static void weights_in_a_gradient_are_named(void **state) {
+  (void)state;
+  (void)plant(add_weight, NULL, NULL);  // fills weight_of_down
+  const ot_judge_report report = judge(plant(add_weight, NULL, NULL));
+  assert_string_equal(find(&report, "stale_buffer")->tensors,
+                      "model.layers.0.mlp.down_proj.weight");
+}
+
+static void break_one(const char *key, float *values, int64_t count) {
+  if (strcmp(key, "grad/model.layers.1.self_attn.k_proj.weight") != 0) return;
+  values[count / 2] = NAN;
+}
+
+static void numbers_that_are_not_finite_are_named(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(plant(break_one, NULL, NULL));
+  assert_string_equal(find(&report, "not_finite")->tensors,
+                      "model.layers.1.self_attn.k_proj.weight");
+}
+
+// Below the layer, everything is wrong in a way that no hypothesis has.
+static void turn(const char *key, float *values, int64_t count) {
+  const bool below = strstr(key, "layers.0.") || strstr(key, "embed_tokens");
+  if (!is_gradient(key) || !below) return;
+  for (int64_t i = 0; i < count; i++) values[i] *= i % 3 == 0 ? 1.5f : 0.8f;
+}
+
+static void an_unknown_fault_has_its_place(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(plant(turn, NULL, NULL));
+  const ot_judge_finding *const f = find(&report, "gradient");
+  assert_true(isnan(f->confirmed));
+  assert_non_null(strstr(f->evidence, "begins at model.layers.0."));
+}
+
+static void move_more(const char *key, float *values, int64_t count) {
+  if (strcmp(key, "after/model.layers.1.mlp.up_proj.weight") != 0) return;
+  for (int64_t i = 0; i < count; i++) values[i] += 1e-3f;
+}
+
+static void a_wrong_update_is_named(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(plant(move_more, NULL, NULL));
+  assert_string_equal(only(&report, "update")->tensors, "model.layers.1.mlp.up_proj.weight");
+}
+
+static void wrong_settings_of_an_update_show_the_right_ones(void **state) {
+  (void)state;
+  const ot_judge_report report =
+      judge(plant(NULL, "\"weight_decay\": 0.1", "\"weight_decay\": 0.0"));
+  const ot_judge_finding *const f = only(&report, "update_decay");
+  assert_non_null(strstr(f->evidence, "a decay of 0.1 (0)"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_directory, close_directory)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(sound_records_are_clean),
+      TEST(a_missing_reduction_is_named),
+      TEST(wrong_losses_are_named),
+      TEST(a_common_factor_is_named),
+      TEST(gradients_that_are_zero_are_a_factor_of_zero),
+      TEST(weights_in_a_gradient_are_named),
+      TEST(numbers_that_are_not_finite_are_named),
+      TEST(an_unknown_fault_has_its_place),
+      TEST(a_wrong_update_is_named),
+      TEST(wrong_settings_of_an_update_show_the_right_ones),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

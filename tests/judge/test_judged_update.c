@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: any machine. Updates that are made here by PyTorch's formula of AdamW, sound and with each
+// kind of fault, in fp32 and bf16 weights.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "judge/adamw.h"
+
+enum { ELEMENTS = 4000 };
+
+static double before[ELEMENTS], after[ELEMENTS], first[ELEMENTS], second[ELEMENTS],
+    gradient[ELEMENTS];
+
+static const ot_adamw_settings usual = {
+    .rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .step = 1};
+
+static uint64_t seed;
+
+// Uniform in [-1, 1).
+static double draw(void) {
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return (double)(seed >> 11) / 4503599627370496.0 - 1;
+}
+
+static double to_bf16(double x) {
+  int exponent;
+  const double fraction = frexp(x, &exponent);
+  return ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
+}
+
+// The step of `s` with gradients times `clip`; earlier steps had other gradients.
+static void step(const ot_adamw_settings *s, double clip, bool narrow) {
+  seed = 3;
+  for (int i = 0; i < ELEMENTS; i++) {
+    before[i] = narrow ? to_bf16(0.05 * draw()) : (double)(float)(0.05 * draw());
+    double m = 0, v = 0;
+    for (int64_t t = 1; t <= s->step; t++) {
+      gradient[i] = 0.01 * draw();
+      m = s->beta1 * m + (1 - s->beta1) * clip * gradient[i];
+      v = s->beta2 * v + (1 - s->beta2) * clip * clip * gradient[i] * gradient[i];
+    }
+    const double t = (double)s->step;
+    const double root = sqrt(v) / sqrt(1 - pow(s->beta2, t)) + s->epsilon;
+    const double new =
+        before[i] * (1 - s->rate * s->decay) - s->rate / (1 - pow(s->beta1, t)) * m / root;
+    after[i] = narrow ? to_bf16(new) : (double)(float)new;
+    first[i] = (double)(float)m;
+    second[i] = (double)(float)v;
+  }
+}
+
+static ot_adamw_result judge(const ot_adamw_settings *as, bool narrow) {
+  ot_adamw_sums sums = {0};
+  const int half = ELEMENTS / 2;
+  ot_adamw_measure(as, &(ot_adamw_values){before, after, first, second, gradient}, half, &sums);
+  ot_adamw_measure(
+      as,
+      &(ot_adamw_values){before + half, after + half, first + half, second + half, gradient + half},
+      ELEMENTS - half, &sums);
+  assert_int_equal(sums.elements, ELEMENTS);
+  return ot_adamw_judge(as, &sums, narrow ? 0x1p-9 : 0x1p-24);
+}
+
+static void sound_updates_agree(void **state) {
+  (void)state;
+  for (int k = 0; k < 4; k++) {
+    ot_adamw_settings s = usual;
+    s.step = k < 2 ? 1 : 7;
+    step(&s, 1, k % 2);
+    const ot_adamw_result r = judge(&s, k % 2);
+    assert_true(r.ratio < 1 && r.rest < 1);
+    assert_float_equal(r.rate, s.rate, s.rate * (k % 2 ? 0.05 : 1e-5));
+    assert_float_equal(r.decay, s.decay, (k % 2 ? 0.2 : 1e-3));
+    assert_true(isnan(r.clip) == (s.step > 1));
+  }
+}
+
+static void clipping_shows_in_the_first_moments(void **state) {
+  (void)state;
+  step(&usual, 0.37, false);
+  const ot_adamw_result r = judge(&usual, false);
+  assert_true(r.ratio < 1);
+  assert_float_equal(r.clip, 0.37, 1e-6);
+  assert_true(r.clip_rest < 1e-6);
+  assert_float_equal(r.square, 1, 1e-6);
+}
+
+static void faults_show_their_sizes(void **state) {
+  (void)state;
+  ot_adamw_settings told = usual;
+  step(&usual, 1, false);
+  told.decay = 0;  // the norm of a model, say, that is decayed against its settings
+  ot_adamw_result r = judge(&told, false);
+  assert_true(r.ratio > 10 && r.rest < 1);
+  assert_float_equal(r.decay, 0.1, 1e-3);
+  told = usual;
+  told.rate = 2e-3;
+  r = judge(&told, false);
+  assert_true(r.ratio > 10);
+  assert_float_equal(r.rate, 1e-3, 1e-8);
+  told = usual;
+  told.beta2 = 0.999;  // then the second moments are not those of the gradient
+  r = judge(&told, false);
+  assert_true(fabs(r.square - 1) > 0.5);
+  told = usual;
+  told.epsilon = 1e-3;
+  r = judge(&told, false);
+  assert_true(r.ratio > 10 && r.rest > 10);
+}
+
+static void missing_corrections_are_a_factor_of_the_rate(void **state) {
+  (void)state;
+  ot_adamw_settings s = usual;
+  s.step = 5;
+  step(&s, 1, false);
+  ot_adamw_settings one = s;
+  one.step = 100000;  // corrections of 1
+  const ot_adamw_result r = judge(&one, false);
+  const double factor = sqrt(1 - pow(s.beta2, 5)) / (1 - pow(s.beta1, 5));
+  assert_true(r.ratio > 10 && r.rest < 4);
+  assert_float_equal(r.rate, s.rate * factor, 1e-5 * s.rate);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(sound_updates_agree),
+      cmocka_unit_test(clipping_shows_in_the_first_moments),
+      cmocka_unit_test(faults_show_their_sizes),
+      cmocka_unit_test(missing_corrections_are_a_factor_of_the_rate),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
