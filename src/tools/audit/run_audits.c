@@ -128,8 +128,7 @@ static ot_loop_check check_of(ot_run_audits *a, ot_audit_check check) {
     return (ot_loop_check){.run = compare_ranks, .begin = begin_ranks, .context = a};
   }
   if (check == OT_AUDIT_STATE) {
-    return (ot_loop_check){
-        .run = check_state, .begin = begin_state, .context = a, .follows = true};
+    return (ot_loop_check){.run = check_state, .begin = begin_state, .context = a, .follows = true};
   }
   if (check == OT_AUDIT_COMPUTE) {
     return (ot_loop_check){.run = ot_compute_check, .context = &a->compute};
