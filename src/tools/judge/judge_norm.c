@@ -98,6 +98,15 @@ static bool try_axes(const norm_case *n, bool *members) {
   return false;
 }
 
+// 2, 3, ..., 64, or the inverse of one of them, in words; null: none.
+static const char *small_factor(const norm_case *n, double factor) {
+  const bool above = factor > 1;
+  const double whole = nearbyint(above ? factor : 1 / factor);
+  if (whole < 2 || whole > 64 || !(fabs((above ? factor : 1 / factor) / whole - 1) < n->tolerance))
+    return NULL;
+  return ot_arena_format(n->judging->arena, above ? "%.0f" : "1/%.0f", whole);
+}
+
 static bool try_factor(const norm_case *n) {
   ot_judging *const j = n->judging;
   const double factor = sqrt(n->recorded / n->all);
@@ -105,10 +114,13 @@ static bool try_factor(const norm_case *n) {
       ot_words_of_factor(j->sizes, j->num_sizes, factor, n->tolerance, j->arena);
   const char *const root =
       ot_words_of_factor(j->sizes, j->num_sizes, factor * factor, n->tolerance, j->arena);
-  if (!words && !root) return false;
+  const char *const small = small_factor(n, factor);
+  if (!words && !root && !small) return false;
   find(n, "norm_factor", NULL, NULL,
        ot_arena_format(j->arena, "the norm is %s times that of the recorded gradients",
-                       words ? words : ot_arena_format(j->arena, "sqrt(%s)", root)));
+                       words   ? words
+                       : small ? small
+                               : ot_arena_format(j->arena, "sqrt(%s)", root)));
   return true;
 }
 

@@ -127,7 +127,9 @@ static void find_update(updating *u, const char *name, const ot_adamw_settings *
   ot_arena *const arena = u->judging->arena;
   const bool explained = r->rest <= OT_RATIO_FINE;
   const bool rate = fabs(r->rate / s->rate - 1) > 0.01;
-  const bool decay = fabs(r->decay - s->decay) > 0.05 * ot_larger(s->decay, 0.01);
+  // The decay is a factor of the rate, be it that of the group or the one that the weights show.
+  const double least = 0.05 * ot_larger(s->decay, 0.01), shown = r->decay * s->rate / r->rate;
+  const bool decay = fabs(r->decay - s->decay) > least && !(fabs(shown - s->decay) <= least);
   const update_fault fault = {
       .what = !explained ? "update"
               : decay    ? "update_decay"
