@@ -95,7 +95,7 @@ typedef struct bad_text {
   const char *message;
 } bad_text;
 
-// Of one rank, with grad/w of 3 x 2 and batch/0.ids.
+// Each text describes the one rank of a record that has grad/w of 3 x 2 and batch/0.ids.
 static const bad_text bad_texts[] = {
     {"", OT_ENVIRONMENT, "rank-00000.json:1:0: not valid JSON"},
     {"{", OT_ENVIRONMENT, "not valid JSON"},

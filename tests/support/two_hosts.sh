@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by test scripts: a box (tools/cluster_box.sh) of two hosts with two ranks each, in whose
-# shared folder the script goes on, beside tokens named `train`. Sets `root`, `orthant`, `box`, a temporary
+# shared folder the script goes on, next to tokens named `train`. Sets `root`, `orthant`, `box`, a temporary
 # folder `work`, `family` and `launch` (mpi_launch.sh); `fail` shows $work/err.txt. Exits the script with
 # 77 (skipped) without the right to make namespaces or without Open MPI.
 #   . tests/support/two_hosts.sh ORTHANT DISK      DISK: size of each host's own disk, 32M

@@ -36,3 +36,10 @@ bool ot_dtype_parse(const char *text, ot_dtype *dtype) {
 }
 
 bool ot_dtype_is_real(ot_dtype dtype) { return rows[dtype].real; }
+
+double ot_dtype_roundoff(ot_dtype dtype) {
+  return dtype == OT_BF16  ? 0x1p-9
+         : dtype == OT_F16 ? 0x1p-12
+         : dtype == OT_F64 ? 0x1p-53
+                           : 0x1p-24;
+}

@@ -27,6 +27,9 @@ const char *ot_dtype_name(ot_dtype dtype);
 bool ot_dtype_parse(const char *text, ot_dtype *dtype);
 // True for the types that gradients can have.
 bool ot_dtype_is_real(ot_dtype dtype);
+// The unit roundoff of values that are stored as `dtype`: 2^-53 for fp64, 2^-12 for fp16, 2^-9 for
+// bf16, 2^-24 for all others.
+double ot_dtype_roundoff(ot_dtype dtype);
 
 static inline float ot_bf16_to_float(uint16_t bits) {
   const uint32_t wide = (uint32_t)bits << 16;

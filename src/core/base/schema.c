@@ -142,6 +142,14 @@ const char *ot_key_choice(const ot_key *key, int index) {
   return key->choices ? key->choices[index] : NULL;
 }
 
+const char *ot_key_choices(const ot_key *key, ot_arena *arena) {
+  ot_text_builder words = {.arena = arena};
+  for (int i = 0; ot_key_choice(key, i); i++) {
+    ot_text_appendf(&words, "%s%s", i > 0 ? "|" : "", ot_key_choice(key, i));
+  }
+  return ot_text_builder_text(&words);
+}
+
 static void put_choices(ot_text_builder *out, const ot_key *key) {
   const char *choice;
   for (int i = 0; (choice = ot_key_choice(key, i)) != NULL; i++) {

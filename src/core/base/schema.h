@@ -168,6 +168,9 @@ ot_node *ot_key_default(const ot_key *key, const char *text, ot_arena *arena);
 // Word `index` of a key's choices, null after the last.
 const char *ot_key_choice(const ot_key *key, int index);
 
+// All words of a key's choices, "bf16|fp8|fp32"; text in `arena`.
+const char *ot_key_choices(const ot_key *key, ot_arena *arena);
+
 // "1 to 16777216 tokens", "above 0", "one of a, b, c", "true or false"; text in `arena`.
 const char *ot_key_range(const ot_key *key, ot_arena *arena);
 

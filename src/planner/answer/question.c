@@ -98,20 +98,13 @@ static const char *default_recipe(ot_plan_request *r, ot_arena *arena) {
   return narrow ? "bf16" : "fp32";
 }
 
-static const char *recipe_names(ot_arena *arena) {
-  ot_text_builder names = {.arena = arena};
-  for (int i = 0; ot_recipe_name(i); i++) {
-    ot_text_appendf(&names, "%s%s", i > 0 ? "|" : "", ot_recipe_name(i));
-  }
-  return ot_text_builder_text(&names);
-}
-
 static ot_status choose_precision(ot_plan_request *r, ot_arena *arena) {
   const char *const given = r->question.precision;
   const char *const name = given ? given : default_recipe(r, arena);
   const ot_recipe *const recipe = ot_recipe_find(name);
   OT_CHECK(recipe, OT_USAGE, "engine %s: there is no recipe called \"%s\"; one of %s",
-           r->job.engine->name, name, recipe_names(arena));
+           r->job.engine->name, name,
+           ot_key_choices(ot_schema_find(&ot_question_schema, 0, "precision"), arena));
   r->job.recipe = *recipe;
   if (r->question.moment_bytes > 0) r->job.recipe.moment_bytes = r->question.moment_bytes;
   if (r->question.gather_bytes > 0) r->job.recipe.gather_bytes = r->question.gather_bytes;

@@ -21,14 +21,6 @@ static ot_option_kind kind_of(const ot_key *key) {
   }
 }
 
-static const char *words_of(const ot_key *key, ot_arena *arena) {
-  ot_text_builder words = {.arena = arena};
-  for (int i = 0; ot_key_choice(key, i); i++) {
-    ot_text_appendf(&words, "%s%s", i > 0 ? "|" : "", ot_key_choice(key, i));
-  }
-  return ot_text_builder_text(&words);
-}
-
 // A number that has a default; the other keys are searched, empty, or off.
 static const char *fallback_of(const ot_key *key) {
   const ot_option_kind kind = kind_of(key);
@@ -44,7 +36,7 @@ static ot_option option_of_key(const ot_option *row, ot_arena *arena) {
                    .value = row->value ? row->value : "N",
                    .fallback = fallback_of(key),
                    .help = ot_question_help(key, arena)};
-  if (out.kind == OT_OPTION_CHOICE) out.value = words_of(key, arena);
+  if (out.kind == OT_OPTION_CHOICE) out.value = ot_key_choices(key, arena);
   if (out.kind != OT_OPTION_INTEGER) return out;
   out.minimum = (int64_t)key->minimum;
   out.maximum = key->maximum < (double)INT64_MAX ? (int64_t)key->maximum : INT64_MAX;

@@ -139,13 +139,13 @@ static void add_differing_axes(const assembling *a, const part_state *state) {
   const int copies = part->num_copies < COMPARED_MAX ? part->num_copies : COMPARED_MAX;
   uint32_t found = 0, between = 0;
   for (int axis = 0; axis < step->num_axes; axis++) {
-    const uint32_t beside = ot_axes_beside(step, (uint32_t)1 << axis, a->scratch);
+    const uint32_t shared = ot_axes_shared(step, (uint32_t)1 << axis, a->scratch);
     for (int i = 1; i < copies; i++)
       for (int k = 0; k < i && (found >> axis & 1) == 0; k++) {
         const uint32_t axes = ot_axes_between(step, rank_of(part, i), rank_of(part, k));
         if (state->copies[i].hash == state->copies[k].hash) continue;
         if (between == 0) between = axes;
-        if ((axes & beside) == 0 && (axes >> axis & 1) != 0) found |= (uint32_t)1 << axis;
+        if ((axes & shared) == 0 && (axes >> axis & 1) != 0) found |= (uint32_t)1 << axis;
       }
   }
   a->report->differing_axes |= found != 0 ? found : between;

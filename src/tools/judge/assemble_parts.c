@@ -47,7 +47,7 @@ static bool tells_apart(const ot_recorded_step *step, uint32_t axes, ot_arena *a
   return true;
 }
 
-uint32_t ot_axes_beside(const ot_recorded_step *step, uint32_t over, ot_arena *arena) {
+uint32_t ot_axes_shared(const ot_recorded_step *step, uint32_t over, ot_arena *arena) {
   const uint32_t all = ((uint32_t)1 << step->num_axes) - 1;
   int64_t places = 1;
   for (int i = 0; i < step->num_axes && places <= step->world; i++) places *= step->axes[i].size;
@@ -130,7 +130,7 @@ ot_status ot_parts_build(const ot_recorded_step *step, const ot_recorded_tensor 
                          uint32_t sum_axes, ot_arena *arena, ot_parts *out) {
   const int count = tensor->num_pieces;
   const uint32_t over = tensor->partial | sum_axes;
-  const rank_order order = {step, ot_axes_beside(step, over, arena)};
+  const rank_order order = {step, ot_axes_shared(step, over, arena)};
   const ot_recorded_piece **const pieces = ot_arena_array(arena, count, sizeof *pieces);
   for (int i = 0; i < count; i++) pieces[i] = &tensor->pieces[i];
   ot_sort(pieces, count, sizeof *pieces, (ot_ordering){compare_pieces, &order}, arena);

@@ -38,7 +38,7 @@ int64_t ot_part_run(const ot_part *part, int64_t at);
 // The axes, by bits, that a rank shares with those that it may be summed or compared with over the
 // axes `over`: all others, but those that follow from the others. Meshes may have axes such as ep
 // that are made of the ranks of others.
-uint32_t ot_axes_beside(const ot_recorded_step *step, uint32_t over, ot_arena *arena);
+uint32_t ot_axes_shared(const ot_recorded_step *step, uint32_t over, ot_arena *arena);
 
 // The axes on which two ranks differ.
 uint32_t ot_axes_between(const ot_recorded_step *step, int a, int b);

@@ -26,7 +26,6 @@ typedef struct explainer {
 typedef struct attempt {
   ot_factor_request request;
   ot_factor_fit fit;
-  double factors[OT_FIT_MOST];  // as fitted, or exactly 1
 } attempt;
 
 static bool has_vector(const ot_factor_request *r, int vector) {
@@ -219,8 +218,8 @@ static bool explain_together(explainer *x) {
   return false;
 }
 
-// Parts of the tensors by factors; what is left of them by hypotheses on these tensors alone, else
-// not at all.
+// Explains all tensors together if one attempt does; else those that it can by a factor or by their
+// weights, and leaves the others unexplained.
 static void explain_bad(explainer *x) {
   if (explain_together(x)) return;
   bool *const left = ot_arena_array(x->evidence->arena, x->evidence->num_tensors + 1, sizeof *left);

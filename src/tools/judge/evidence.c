@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sort.h"
 #include "base/status.h"
 #include "base/text_builder.h"
 
@@ -12,10 +13,7 @@ ot_evidence ot_evidence_create(ot_arena *arena, int num_hypotheses, ot_dtype sto
   OT_ASSERT(num_hypotheses >= 0 && OT_EVIDENCE_HYPOTHESES + num_hypotheses <= OT_EVIDENCE_MOST);
   return (ot_evidence){.arena = arena,
                        .num_vectors = OT_EVIDENCE_HYPOTHESES + num_hypotheses,
-                       .unit = ldexp(1, stored == OT_BF16  ? -9
-                                        : stored == OT_F16 ? -12
-                                        : stored == OT_F64 ? -53
-                                                           : -24)};
+                       .unit = ot_dtype_roundoff(stored)};
 }
 
 // The name with each number between dots replaced by "*"; *layer: the first of them.
@@ -91,4 +89,10 @@ double ot_evidence_ratio(const ot_evidence *e, const ot_evidence_tensor *t) {
   const double error = sqrt(ot_evidence_product(e, t, OT_EVIDENCE_ERROR, OT_EVIDENCE_ERROR));
   const double own = ot_evidence_own(e, t);
   return error == 0 ? 0 : own > 0 ? error / own : INFINITY;
+}
+
+double ot_evidence_typical_ratio(const ot_evidence *e, ot_arena *scratch) {
+  double *const ratios = ot_arena_array(scratch, e->num_tensors + 1, sizeof *ratios);
+  for (int t = 0; t < e->num_tensors; t++) ratios[t] = ot_evidence_ratio(e, &e->tensors[t]);
+  return e->num_tensors > 0 ? ot_median(ratios, e->num_tensors, scratch) : 0;
 }

@@ -5,7 +5,6 @@
 
 #include "base/extremes.h"
 #include "base/quantity.h"
-#include "base/sort.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "judge/judge_parts.h"
@@ -191,26 +190,17 @@ void ot_judge_explain_loss(ot_judging *j) {
 
 // ---- autocast ----
 
-// The median error of the gradients in own errors.
-static double typical_ratio(const ot_judging *j) {
-  const int count = j->evidence.num_tensors;
-  double *const ratios = ot_arena_array(j->arena, count + 1, sizeof *ratios);
-  for (int t = 0; t < count; t++)
-    ratios[t] = ot_evidence_ratio(&j->evidence, &j->evidence.tensors[t]);
-  return count > 0 ? ot_median(ratios, count, j->arena) : 0;
-}
-
 // Float32 weights do not say whether matrix products were made in bf16. If they were, all gradients
 // are far from float32 rounding, and at that of bf16.
 static ot_status try_autocast(ot_judging *j) {
   static const double far = 100;
   const bool open = j->request->type == OT_JUDGE_AUTO && j->type == OT_PLAIN_F32;
-  if (!open || typical_ratio(j) < far) return OT_OK;
+  if (!open || ot_evidence_typical_ratio(&j->evidence, j->arena) < far) return OT_OK;
   const ot_judging as_float = *j;
   j->type = OT_PLAIN_AUTOCAST;
   j->base = OT_PLAIN_F32;
   OT_TRY(ot_judge_measure(j));
-  if (typical_ratio(j) > OT_RATIO_FINE) *j = as_float;
+  if (ot_evidence_typical_ratio(&j->evidence, j->arena) > OT_RATIO_FINE) *j = as_float;
   return OT_OK;
 }
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/extremes.h"
-#include "base/sort.h"
 #include "base/text.h"
 #include "base/text_builder.h"
 #include "judge/judge_parts.h"
@@ -299,17 +298,16 @@ static void add_sensitivities(ot_judging *j) {
 
 static void add_part(ot_judging *j, bool agrees) {
   const int count = j->evidence.num_tensors;
-  double *const ratios = ot_arena_array(j->arena, count + 1, sizeof *ratios);
   double low = INFINITY, high = 0;
   for (int t = 0; t < count; t++) {
-    ratios[t] = ot_evidence_ratio(&j->evidence, &j->evidence.tensors[t]);
-    low = ot_smaller(low, ratios[t]);
-    high = ot_larger(high, ratios[t]);
+    const double ratio = ot_evidence_ratio(&j->evidence, &j->evidence.tensors[t]);
+    low = ot_smaller(low, ratio);
+    high = ot_larger(high, ratio);
   }
   ot_judge_add_part(j->report, "gradient", agrees,
                     "%d tensors of %lld, %.2g to %.3g x own error (median %.2g)", count,
                     (long long)(count + j->missing), count > 0 ? low : 0, high,
-                    count > 0 ? ot_median(ratios, count, j->arena) : 0);
+                    ot_evidence_typical_ratio(&j->evidence, j->arena));
 }
 
 void ot_judge_gradients(ot_judging *j) {

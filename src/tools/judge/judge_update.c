@@ -199,13 +199,6 @@ static ot_status judge_tensor(updating *u, const char *name, const moved *m) {
   return OT_OK;
 }
 
-static double unit_of(ot_dtype dtype) {
-  return dtype == OT_BF16  ? 0x1p-9
-         : dtype == OT_F16 ? 0x1p-12
-         : dtype == OT_F64 ? 0x1p-53
-                           : 0x1p-24;
-}
-
 static ot_status judge_weights(updating *u, const ot_recorded_tensor *t) {
   ot_judging *const j = u->judging;
   ot_recorded_view view;
@@ -214,7 +207,7 @@ static ot_status judge_weights(updating *u, const ot_recorded_tensor *t) {
   const ot_recorded_kind after = master ? OT_RECORDED_MASTER_AFTER : OT_RECORDED_AFTER;
   const ot_dtype dtype = master ? view.tensor->dtype : t->dtype;
   uint32_t axes[5] = {0};
-  moved m = {.count = t->elements, .unit = unit_of(dtype)};
+  moved m = {.count = t->elements, .unit = ot_dtype_roundoff(dtype)};
   OT_TRY(read_kind(j, before, t, &axes[0], &m.before));
   OT_TRY(read_kind(j, after, t, &axes[1], &m.after));
   OT_TRY(read_kind(j, OT_RECORDED_M, t, &axes[2], &m.first));
@@ -224,7 +217,7 @@ static ot_status judge_weights(updating *u, const ot_recorded_tensor *t) {
   if (axes[1]) find_copies(u, t->name, axes[1], "weights after the step");
   if (!m.before || !m.after || !m.first || !m.second || !m.gradient) return OT_OK;
   const bool narrow = ot_recorded_find(&j->step, OT_RECORDED_M, t->name, &view);
-  m.moment_unit = narrow ? unit_of(view.tensor->dtype) : 0;
+  m.moment_unit = narrow ? ot_dtype_roundoff(view.tensor->dtype) : 0;
   return judge_tensor(u, t->name, &m);
 }
 

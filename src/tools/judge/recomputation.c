@@ -28,7 +28,7 @@ typedef struct recomputation {
   stream *streams;
   double **weights;        // [num_parameters] of the block that is computed
   float **narrow_weights;  // the same as float, if a stream needs them
-  bool narrow, wide;       // types of streams
+  bool narrow;             // whether a stream computes in float
   ot_heap block_heap;      // weights and gradients of one block
   ot_arena block;
 } recomputation;
@@ -81,7 +81,6 @@ static ot_status open_streams(recomputation *r) {
     }
     for (int k = 0; k < 2; k++) s->slope[k] = ot_arena_take(r->arena, most);
     r->narrow = r->narrow || s->dtype == OT_F32;
-    r->wide = r->wide || s->dtype == OT_F64;
   }
   r->graph = &r->streams[0].graph;
   r->num_blocks = r->graph->num_blocks;
@@ -237,9 +236,14 @@ static double value_of(ot_dtype dtype, const void *data, int64_t i) {
 
 typedef struct gathering {
   const recomputation *r;
-  int stream;
+  int stream;  // gradients only
   double *to;  // in the order of the file
 } gathering;
+
+static void gather_weight(void *context, int parameter, int64_t element, int64_t place) {
+  const gathering *const g = context;
+  g->to[place] = g->r->weights[parameter][element];
+}
 
 // A tied tensor has the gradients of both uses.
 static void gather(void *context, int parameter, int64_t element, int64_t place) {
@@ -259,7 +263,8 @@ static ot_status send_tensor(recomputation *r, const ot_weight_tensor *t) {
   double *const weight = ot_arena_array(&r->block, elements, sizeof *weight);
   double **const all = ot_arena_array(&r->block, streams, sizeof *all);
   const double **const chunk = ot_arena_array(&r->block, streams, sizeof *chunk);
-  OT_TRY(read_weight(r, t, weight));
+  gathering weights = {.r = r, .to = weight};
+  each_element(r, t, gather_weight, &weights);
   for (int i = 0; i < streams; i++) {
     gathering g = {r, i, ot_arena_array(&r->block, elements, sizeof *g.to)};
     each_element(r, t, gather, &g);
