@@ -237,10 +237,43 @@ static void sensitivity_falls_with_rounding(void **state) {
   (void)state;
   const made *const fine = make(fp32), *const coarse = make(bf16);
   const ot_evidence e = measure(fine, OT_F32), c = measure(coarse, OT_BF16);
-  const double small = ot_attribution_sensitivity(&e, OT_EVIDENCE_HYPOTHESES, 0);
-  const double large = ot_attribution_sensitivity(&c, OT_EVIDENCE_HYPOTHESES, 0);
-  assert_true(small > 0 && small < 1e-4 && large > 100 * small);
-  assert_true(ot_attribution_sensitivity(&e, OT_EVIDENCE_HYPOTHESES, 0.25) == 0.25);
+  const double small = ot_attribution_sensitivity(&e, OT_EVIDENCE_HYPOTHESES);
+  const double large = ot_attribution_sensitivity(&c, OT_EVIDENCE_HYPOTHESES);
+  assert_true(small > 0 && small < 1e-3 && large > 100 * small);
+}
+
+static void faults_above_the_sensitivity_show(void **state) {
+  (void)state;
+  for (int k = 0; k < 2 * HYPOTHESES; k++) {
+    const double unit = k % 2 == 0 ? fp32 : bf16;
+    const ot_dtype stored = k % 2 == 0 ? OT_F32 : OT_BF16;
+    made *const below = make(unit), *const above = make(unit);
+    const ot_evidence e = measure(above, stored);
+    const double least = ot_attribution_sensitivity(&e, OT_EVIDENCE_HYPOTHESES + k / 2);
+    apply(below, k / 2, 0.1 * least);
+    apply(above, k / 2, 1.3 * least);
+    assert_int_equal(explain(below, stored).count, 0);
+    assert_int_equal(explain(above, stored).count, 1);
+  }
+}
+
+// A fault is absent only where it would stand out, and nothing else is wrong.
+static void absence_needs_evidence(void **state) {
+  (void)state;
+  const int vector = OT_EVIDENCE_HYPOTHESES;
+  made *const m = make(bf16), *const faulty = make(bf16), *const other = make(bf16);
+  const ot_evidence sound = measure(m, OT_BF16);
+  assert_true(ot_attribution_is_absent(&sound, vector));
+  memcpy(m->hypothesis[0], m->gradient, sizeof m->gradient);
+  m->hypothesis[0][3][0] += bf16 / 100;
+  const ot_evidence weak = measure(m, OT_BF16);
+  assert_false(ot_attribution_is_absent(&weak, vector));
+  apply(faulty, 0, 1);
+  const ot_evidence present = measure(faulty, OT_BF16);
+  assert_false(ot_attribution_is_absent(&present, vector));
+  scale(other, 2, 1.5);
+  const ot_evidence wrong = measure(other, OT_BF16);
+  assert_false(ot_attribution_is_absent(&wrong, vector));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, finish)
@@ -258,6 +291,8 @@ int main(void) {
       TEST(what_no_hypothesis_explains_stays_unexplained),
       TEST(numbers_that_are_not_finite_are_counted),
       TEST(sensitivity_falls_with_rounding),
+      TEST(faults_above_the_sensitivity_show),
+      TEST(absence_needs_evidence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -271,9 +271,43 @@ ot_attributions ot_attribute_errors(const ot_evidence *evidence, const ot_hypoth
   return out;
 }
 
-double ot_attribution_sensitivity(const ot_evidence *evidence, int vector, double least) {
+// ---- what would have shown ----
+
+// The smallest factor that stands out while every tensor agrees.
+static double least_faint(int vector, double spread) {
+  if (vector == OT_EVIDENCE_GRADIENT) return spreads * ot_larger(spread, least_scale_spread);
+  return ot_larger(decides, spreads * ot_larger(spread, least_faint_spread));
+}
+
+// The smallest factor with which some healthy tensor would no longer agree: with an explanation, or
+// far enough for a finding without.
+static double least_loud(const ot_evidence *e, int vector, double spread) {
+  const double named = OT_RATIO_FINE + OT_RATIO_TYPICAL, bare = OT_RATIO_FINDING + OT_RATIO_TYPICAL;
+  double least = INFINITY;
+  for (int t = 0; t < e->num_tensors; t++) {
+    const double length = sqrt(ot_evidence_product(e, &e->tensors[t], vector, vector));
+    const double own = ot_evidence_own(e, &e->tensors[t]);
+    if (length > 0) least = ot_smaller(least, own / length);
+  }
+  return ot_smaller(bare * least,
+                    ot_larger(named * least, spreads * ot_larger(spread, least_spread)));
+}
+
+double ot_attribution_sensitivity(const ot_evidence *evidence, int vector) {
   const ot_factor_request one = {.count = 1, .vectors = {vector}};
   ot_factor_fit fit;
   if (!ot_factor_fit_find(evidence, &one, &fit)) return INFINITY;
-  return ot_larger(spreads * fit.spread[0], least);
+  return ot_smaller(least_faint(vector, fit.spread[0]),
+                    least_loud(evidence, vector, fit.spread[0]));
+}
+
+bool ot_attribution_is_absent(const ot_evidence *evidence, int vector) {
+  static const double negligible = 0.25;
+  const ot_factor_request one = {.count = 1, .vectors = {vector}};
+  ot_factor_fit fit;
+  for (int t = 0; t < evidence->num_tensors; t++) {
+    if (ot_evidence_ratio(evidence, &evidence->tensors[t]) > OT_RATIO_FINE) return false;
+  }
+  return ot_factor_fit_find(evidence, &one, &fit) && fabs(fit.factor[0]) < negligible &&
+         least_faint(vector, fit.spread[0]) <= decides;
 }

@@ -56,6 +56,11 @@ typedef struct ot_attributions {
 // `hypotheses` [those of the evidence].
 ot_attributions ot_attribute_errors(const ot_evidence *evidence, const ot_hypothesis *hypotheses);
 
-// The smallest factor of vector `vector` that would have shown on these gradients: five times its
-// spread, at least `least`.
-double ot_attribution_sensitivity(const ot_evidence *evidence, int vector, double least);
+// The smallest factor of vector `vector` that would have shown on these gradients: because a tensor
+// that agrees would no longer agree, or because it would stand out in the fit over all tensors.
+// Infinite: none would.
+double ot_attribution_sensitivity(const ot_evidence *evidence, int vector);
+
+// Whether these gradients suffice to say that the fault of the hypothesis `vector` is absent: all
+// tensors agree, half of the fault would stand out, and less than a quarter of it is there.
+bool ot_attribution_is_absent(const ot_evidence *evidence, int vector);

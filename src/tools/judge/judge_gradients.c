@@ -286,10 +286,10 @@ static void find_not_finite(ot_judging *j) {
 static void add_sensitivities(ot_judging *j) {
   const double whole = 1;  // a hypothesis that would show at more than itself does not show
   ot_judge_add_sensitivity(j->report, "factor",
-                           ot_attribution_sensitivity(&j->evidence, OT_EVIDENCE_GRADIENT, 0));
+                           ot_attribution_sensitivity(&j->evidence, OT_EVIDENCE_GRADIENT));
   for (int i = 0; i < j->num_hypotheses; i++) {
     if (!has_effect(j, OT_EVIDENCE_HYPOTHESES + i)) continue;
-    const double least = ot_attribution_sensitivity(&j->evidence, OT_EVIDENCE_HYPOTHESES + i, 0);
+    const double least = ot_attribution_sensitivity(&j->evidence, OT_EVIDENCE_HYPOTHESES + i);
     ot_judge_add_sensitivity(j->report, j->hypotheses[i].fault, least);
     if (j->hypotheses[i].form == OT_FAULT_WHOLE && isfinite(least) && least > whole)
       ot_judge_leave_open(j->report, "%s would not show in this record", j->hypotheses[i].fault);

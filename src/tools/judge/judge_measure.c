@@ -14,6 +14,8 @@ typedef struct measurement {
   int64_t capacity;
   bool recorded;  // the current tensor has a recorded gradient
   ot_recorded_view view;
+  bool selective;  // hypotheses end where the gradients exclude them
+  int excluded;    // hypotheses that ended
   double *values;  // [count of a chunk] of the record
   int64_t values_capacity;
 } measurement;
@@ -97,6 +99,15 @@ static ot_status receive(void *context, const ot_recomputed *v) {
   return copies.differing_axes ? measure_sums(m, v, copies.differing_axes) : OT_OK;
 }
 
+static bool wants(void *context, int stream) {
+  measurement *const m = context;
+  const int vector = OT_EVIDENCE_HYPOTHESES + stream - OWN_STREAMS;
+  if (!m->selective || stream < OWN_STREAMS) return true;
+  const bool absent = ot_attribution_is_absent(&m->judging->evidence, vector);
+  m->excluded += absent;
+  return !absent;
+}
+
 static void progress(void *context, int done, int all) {
   const measurement *const m = context;
   const ot_judge_request *const r = m->judging->request;
@@ -111,25 +122,45 @@ static void list_streams(const ot_judging *j, ot_recomputation_stream *out) {
     out[OWN_STREAMS + i] = (ot_recomputation_stream){&j->cases[i].changed, j->base, false};
 }
 
-ot_status ot_judge_measure(ot_judging *j) {
+static void clear(ot_judging *j) {
   static const ot_dtype stored[] = {[OT_PLAIN_F64] = OT_F64,
                                     [OT_PLAIN_F32] = OT_F32,
                                     [OT_PLAIN_BF16] = OT_BF16,
                                     [OT_PLAIN_AUTOCAST] = OT_F32};
-  ot_recomputation_stream streams[OT_JUDGE_HYPOTHESES + OWN_STREAMS];
-  measurement m = {.judging = j};
-  list_streams(j, streams);
   j->evidence = ot_evidence_create(j->arena, j->num_hypotheses, stored[j->type]);
   j->sums = ot_evidence_create(j->arena, j->num_hypotheses, stored[j->type]);
   j->means = ot_evidence_create(j->arena, j->num_hypotheses, stored[j->type]);
   j->copies = NULL;
   j->missing = 0;
+}
+
+static ot_status run(measurement *m) {
+  ot_judging *const j = m->judging;
+  ot_recomputation_stream streams[OT_JUDGE_HYPOTHESES + OWN_STREAMS];
+  clear(j);
+  list_streams(j, streams);
   const ot_recomputation_request request = {.step = &j->step,
                                             .num_streams = OWN_STREAMS + j->num_hypotheses,
                                             .streams = streams,
                                             .threads = j->request->threads,
                                             .receive = receive,
+                                            .wants = wants,
                                             .progress = progress,
-                                            .context = &m};
+                                            .context = m};
   return ot_recomputation_run(&request, j->losses);
+}
+
+static bool all_agree(const ot_evidence *e) {
+  for (int t = 0; t < e->num_tensors; t++) {
+    if (ot_evidence_ratio(e, &e->tensors[t]) > OT_RATIO_FINE) return false;
+  }
+  return true;
+}
+
+// Most steps are healthy, and their last blocks exclude most hypotheses. Where blocks before these
+// do not agree, all hypotheses are measured on all tensors.
+ot_status ot_judge_measure(ot_judging *j) {
+  measurement quick = {.judging = j, .selective = true}, whole = {.judging = j};
+  OT_TRY(run(&quick));
+  return quick.excluded == 0 || all_agree(&j->evidence) ? OT_OK : run(&whole);
 }

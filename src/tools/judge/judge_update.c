@@ -7,6 +7,7 @@
 #include "base/extremes.h"
 #include "base/text.h"
 #include "base/text_builder.h"
+#include "host/heap.h"
 #include "judge/adamw.h"
 #include "judge/judge_parts.h"
 
@@ -93,23 +94,91 @@ static bool read_settings(const ot_recorded_group *g, ot_adamw_settings *out) {
   return isfinite(out->rate) && out->step >= 1;
 }
 
-// The values of a kind, as many as `t` has, or null; *differing: axes over which copies differ.
-static ot_status read_kind(const ot_judging *j, ot_recorded_kind kind, const ot_recorded_tensor *t,
-                           uint32_t *differing, double **out) {
-  ot_recorded_view view;
-  ot_assembly copies;
-  *out = NULL;
-  if (!ot_recorded_find(&j->step, kind, t->name, &view)) return OT_OK;
-  OT_CHECK(view.elements == t->elements, OT_USAGE,
+// ---- the tensors of a parameter ----
+
+enum { BEFORE, AFTER, FIRST, SECOND, GRADIENT, MOVED, CHUNK = 1 << 18 };
+
+// What the step holds of a parameter: kinds that it lacks have no tensor.
+typedef struct moved {
+  const char *name;
+  int64_t elements;
+  ot_recorded_view view[MOVED];
+  uint32_t axes[MOVED];      // over which copies differ
+  double unit, moment_unit;  // unit roundoff of weights and moments
+} moved;
+
+static ot_status find_kind(const ot_judging *j, ot_recorded_kind kind, int index, moved *m) {
+  ot_recorded_view *const view = &m->view[index];
+  if (!ot_recorded_find(&j->step, kind, m->name, view)) {
+    *view = (ot_recorded_view){0};
+    return OT_OK;
+  }
+  OT_CHECK(view->elements == m->elements, OT_USAGE,
            "%s: %s of %s has %lld elements, the weights after the step have %lld", j->step.path,
-           ot_recorded_kind_name(kind), t->name, (long long)view.elements, (long long)t->elements);
-  double *const values = ot_arena_array(j->arena, view.elements, sizeof *values);
-  const ot_assembly_request whole = {.view = &view, .count = view.elements, .dtype = OT_F64};
-  OT_TRY(ot_assemble(&j->step, &whole, j->arena, values, &copies));
-  *differing = copies.differing_axes;
-  *out = values;
+           ot_recorded_kind_name(kind), m->name, (long long)view->elements, (long long)m->elements);
   return OT_OK;
 }
+
+static double unit_of(const moved *m, int index) {
+  const ot_recorded_tensor *const tensor = m->view[index].tensor;
+  return tensor ? ot_dtype_roundoff(tensor->dtype) : 0;
+}
+
+// The master weights are judged if the record has them.
+static ot_status find_moved(const ot_judging *j, const ot_recorded_tensor *t, moved *m) {
+  *m = (moved){.name = t->name, .elements = t->elements};
+  const bool master = ot_recorded_find(&j->step, OT_RECORDED_MASTER_AFTER, t->name, &m->view[0]);
+  const ot_recorded_kind kinds[MOVED] = {
+      [BEFORE] = master ? OT_RECORDED_MASTER : OT_RECORDED_WEIGHT,
+      [AFTER] = master ? OT_RECORDED_MASTER_AFTER : OT_RECORDED_AFTER,
+      [FIRST] = OT_RECORDED_M,
+      [SECOND] = OT_RECORDED_V,
+      [GRADIENT] = OT_RECORDED_GRAD,
+  };
+  for (int k = 0; k < MOVED; k++) OT_TRY(find_kind(j, kinds[k], k, m));
+  m->unit = unit_of(m, AFTER);
+  m->moment_unit = unit_of(m, FIRST);
+  return OT_OK;
+}
+
+static bool is_whole(const moved *m) {
+  for (int k = 0; k < MOVED; k++) {
+    if (!m->view[k].tensor) return false;
+  }
+  return true;
+}
+
+// Elements [first, first + count) of all kinds, in `scratch`.
+static ot_status read_moved(const ot_judging *j, moved *m, int64_t first, int64_t count,
+                            ot_arena *scratch, double **values) {
+  for (int k = 0; k < MOVED; k++) {
+    if (!m->view[k].tensor) continue;
+    ot_assembly copies;
+    values[k] = ot_arena_array(scratch, count, sizeof *values[k]);
+    const ot_assembly_request request = {
+        .view = &m->view[k], .first = first, .count = count, .dtype = OT_F64};
+    OT_TRY(ot_assemble(&j->step, &request, scratch, values[k], &copies));
+    m->axes[k] |= copies.differing_axes;
+  }
+  return OT_OK;
+}
+
+// Reads a chunk and adds it to `sums`, if there are settings and the record has all kinds.
+static ot_status measure_chunk(const ot_judging *j, moved *m, int64_t first,
+                               const ot_adamw_settings *settings, ot_adamw_sums *sums) {
+  ot_heap heap = {0};
+  ot_arena scratch = ot_heap_arena_create(&heap);
+  double *values[MOVED] = {NULL};
+  const int64_t left = m->elements - first, count = left < CHUNK ? left : CHUNK;
+  const ot_status status = read_moved(j, m, first, count, &scratch, values);
+  const ot_adamw_values all = {values[BEFORE], values[AFTER], values[FIRST], values[SECOND],
+                               values[GRADIENT]};
+  if (status == OT_OK && settings && is_whole(m)) ot_adamw_measure(settings, &all, count, sums);
+  ot_heap_release(&heap);
+  return status;
+}
+
+// ---- findings ----
 
 static void find_copies(updating *u, const char *name, uint32_t axes, const char *what) {
   const update_fault fault = {
@@ -176,49 +245,29 @@ static void keep_clip(updating *u, const ot_adamw_result *r, const char *name, d
   u->clip_high = ot_larger(u->clip_high, r->clip);
 }
 
-// The values of a tensor, and the unit roundoff of its weights and moments.
-typedef struct moved {
-  int64_t count;
-  double *before, *after, *first, *second, *gradient;  // [count] or null
-  double unit, moment_unit;
-} moved;
-
-static ot_status judge_tensor(updating *u, const char *name, const moved *m) {
-  const ot_judging *const j = u->judging;
-  ot_adamw_settings settings;
-  ot_adamw_sums sums = {0};
-  if (!read_settings(ot_recorded_group_of(&j->step, name), &settings)) return OT_OK;
-  const ot_adamw_values values = {m->before, m->after, m->first, m->second, m->gradient};
-  ot_adamw_measure(&settings, &values, m->count, &sums);
-  const ot_adamw_result r = ot_adamw_judge(&settings, &sums, m->unit);
+static void judge_sums(updating *u, const moved *m, const ot_adamw_settings *settings,
+                       const ot_adamw_sums *sums) {
+  const ot_adamw_result r = ot_adamw_judge(settings, sums, m->unit);
   u->compared++;
   u->worst = ot_larger(u->worst, r.ratio);
-  if (r.ratio > OT_RATIO_FINE) find_update(u, name, &settings, &r);
-  find_moments(u, name, &r, m->moment_unit);
-  keep_clip(u, &r, name, m->moment_unit);
-  return OT_OK;
+  if (r.ratio > OT_RATIO_FINE) find_update(u, m->name, settings, &r);
+  find_moments(u, m->name, &r, m->moment_unit);
+  keep_clip(u, &r, m->name, m->moment_unit);
 }
 
 static ot_status judge_weights(updating *u, const ot_recorded_tensor *t) {
   ot_judging *const j = u->judging;
-  ot_recorded_view view;
-  const bool master = ot_recorded_find(&j->step, OT_RECORDED_MASTER_AFTER, t->name, &view);
-  const ot_recorded_kind before = master ? OT_RECORDED_MASTER : OT_RECORDED_WEIGHT;
-  const ot_recorded_kind after = master ? OT_RECORDED_MASTER_AFTER : OT_RECORDED_AFTER;
-  const ot_dtype dtype = master ? view.tensor->dtype : t->dtype;
-  uint32_t axes[5] = {0};
-  moved m = {.count = t->elements, .unit = ot_dtype_roundoff(dtype)};
-  OT_TRY(read_kind(j, before, t, &axes[0], &m.before));
-  OT_TRY(read_kind(j, after, t, &axes[1], &m.after));
-  OT_TRY(read_kind(j, OT_RECORDED_M, t, &axes[2], &m.first));
-  OT_TRY(read_kind(j, OT_RECORDED_V, t, &axes[3], &m.second));
-  OT_TRY(read_kind(j, OT_RECORDED_GRAD, t, &axes[4], &m.gradient));
-  if (axes[0]) find_copies(u, t->name, axes[0], "weights before the step");
-  if (axes[1]) find_copies(u, t->name, axes[1], "weights after the step");
-  if (!m.before || !m.after || !m.first || !m.second || !m.gradient) return OT_OK;
-  const bool narrow = ot_recorded_find(&j->step, OT_RECORDED_M, t->name, &view);
-  m.moment_unit = narrow ? ot_dtype_roundoff(view.tensor->dtype) : 0;
-  return judge_tensor(u, t->name, &m);
+  moved m;
+  ot_adamw_settings settings;
+  ot_adamw_sums sums = {0};
+  OT_TRY(find_moved(j, t, &m));
+  const bool known = read_settings(ot_recorded_group_of(&j->step, t->name), &settings);
+  for (int64_t first = 0; first < m.elements; first += CHUNK)
+    OT_TRY(measure_chunk(j, &m, first, known ? &settings : NULL, &sums));
+  if (m.axes[BEFORE]) find_copies(u, t->name, m.axes[BEFORE], "weights before the step");
+  if (m.axes[AFTER]) find_copies(u, t->name, m.axes[AFTER], "weights after the step");
+  if (known && is_whole(&m)) judge_sums(u, &m, &settings, &sums);
+  return OT_OK;
 }
 
 static void find_clip(updating *u) {

@@ -13,6 +13,7 @@ struct ot_plain {
   ot_heap heap;
   ot_arena arena;
   ot_plain_request request;
+  ot_plain_scratch own;
   const ot_plain_functions *functions;
   void *state;
 };
@@ -126,6 +127,7 @@ ot_status ot_plain_create(const ot_plain_request *request, ot_plain **out) {
   plain->request = *request;
   plain->functions =
       request->type == OT_PLAIN_F64 ? &ot_plain_functions_f64 : &ot_plain_functions_f32;
+  if (!request->scratch) plain->request.scratch = &plain->own;
   plain->arena = ot_heap_arena_create(&plain->heap);
   plain->state = plain->functions->create(&plain->request, &plain->arena);
   *out = plain;
@@ -134,6 +136,7 @@ ot_status ot_plain_create(const ot_plain_request *request, ot_plain **out) {
 
 void ot_plain_destroy(ot_plain **plain) {
   if (!*plain) return;
+  ot_heap_release(&(*plain)->own.heap);
   ot_heap_release(&(*plain)->heap);
   free(*plain);
   *plain = NULL;

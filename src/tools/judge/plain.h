@@ -9,6 +9,7 @@
 #pragma once
 
 #include "graph/graph.h"
+#include "host/heap.h"
 
 // How a step is computed. Values are stored as double for OT_PLAIN_F64, else as float.
 typedef enum ot_plain_type {
@@ -46,6 +47,16 @@ typedef struct ot_plain_batch {
                                   // array or a layer null: chosen by the scores
 } ot_plain_batch;
 
+// Memory of calls, in pieces, each twice as large as all before. Models of which one is called
+// after another may share it. Zero at first; ends with ot_heap_release of its heap.
+enum { OT_PLAIN_MOST_PIECES = 48 };
+
+typedef struct ot_plain_scratch {
+  ot_heap heap;
+  char *piece[OT_PLAIN_MOST_PIECES];
+  int64_t bytes[OT_PLAIN_MOST_PIECES];
+} ot_plain_scratch;
+
 typedef struct ot_plain_request {
   const ot_graph *graph;        // kept
   const ot_plain_batch *batch;  // kept
@@ -54,7 +65,8 @@ typedef struct ot_plain_request {
                   // backwards. bf16 mostly hides that, so there half of the numbers are also
                   // rounded to either neighbour, as after other roundings before them
   int threads;
-  unsigned losses;  // OT_PLAIN_MAIN | ...
+  unsigned losses;            // OT_PLAIN_MAIN | ...
+  ot_plain_scratch *scratch;  // kept; null: the model has its own
 } ot_plain_request;
 
 typedef struct ot_plain ot_plain;

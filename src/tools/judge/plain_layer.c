@@ -69,7 +69,7 @@ static void *create(const ot_plain_request *request, ot_arena *arena) {
                         .threads = request->threads > 0 ? request->threads : 1,
                         .R = request->batch->rows,
                         .C = request->graph->request.model->hidden_size,
-                        .arena = arena};
+                        .scratch = request->scratch};
   OT_KERNEL(ot_plain_rope_create)(s, arena);
   OT_KERNEL(ot_plain_heads_create)(s, arena);
   return s;

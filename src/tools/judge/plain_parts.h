@@ -18,7 +18,6 @@ enum {
   OT_PLAIN_HEAD_ROWS = 256,   // rows whose logits exist at once
   OT_PLAIN_QUERY_ROWS = 128,  // queries of a head whose scores exist at once
   OT_PLAIN_MOST_OPS = 128,
-  OT_PLAIN_MOST_PIECES = 48,
   OT_PLAIN_MOST_PARTS = 2 * OT_MAX_LAYERS + 2,  // of a stream
 };
 
@@ -42,8 +41,7 @@ typedef struct ot_plain_op {
   const void *settings;  // a struct of the op's file
 } ot_plain_op;
 
-// Scratch in pieces, each twice as large as all before. What is taken is released together, down to
-// a mark.
+// What is taken from the scratch is released together, down to a mark.
 typedef struct ot_plain_mark {
   int piece, num_ops;
   int64_t used;  // bytes of the piece
@@ -69,9 +67,7 @@ struct ot_plain_state {
   bool gradient;  // wanted
   ot_plain_router router;
   ot_plain_op tape[OT_PLAIN_MOST_OPS];
-  ot_arena *arena;
-  char *piece[OT_PLAIN_MOST_PIECES];
-  int64_t piece_bytes[OT_PLAIN_MOST_PIECES];
+  ot_plain_scratch *scratch;
   ot_plain_mark at;
 };
 

@@ -8,23 +8,26 @@ enum { FIRST_BYTES = 1 << 20, ALIGNMENT = 64 };
 
 // The next piece, made if there is none.
 static void next_piece(ot_plain_state *s, int64_t bytes) {
-  const int next = s->piece[0] ? s->at.piece + 1 : 0;
+  ot_plain_scratch *const from = s->scratch;
+  const int next = from->piece[0] ? s->at.piece + 1 : 0;
   OT_ASSERT(next < OT_PLAIN_MOST_PIECES);
   s->at.piece = next;
   s->at.used = 0;
-  if (s->piece[next]) return;
+  if (from->piece[next]) return;
   int64_t size = FIRST_BYTES;
-  for (int i = 0; i < next; i++) size += s->piece_bytes[i];
-  s->piece_bytes[next] = size > bytes ? size : bytes;
-  // Not through the arena, which would touch all of it.
-  s->piece[next] = s->arena->source(s->arena->context, s->piece_bytes[next]);
-  if (!s->piece[next]) ot_panic_memory(s->piece_bytes[next]);
+  for (int i = 0; i < next; i++) size += from->bytes[i];
+  from->bytes[next] = size > bytes ? size : bytes;
+  // Not through an arena, which would touch all of it.
+  const ot_arena arena = ot_heap_arena_create(&from->heap);
+  from->piece[next] = arena.source(arena.context, from->bytes[next]);
+  if (!from->piece[next]) ot_panic_memory(from->bytes[next]);
 }
 
 void *OT_KERNEL(ot_plain_take)(ot_plain_state *s, int64_t bytes) {
   const int64_t size = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  while (!s->piece[0] || s->at.used + size > s->piece_bytes[s->at.piece]) next_piece(s, size);
-  void *const memory = s->piece[s->at.piece] + s->at.used;
+  const ot_plain_scratch *const from = s->scratch;
+  while (!from->piece[0] || s->at.used + size > from->bytes[s->at.piece]) next_piece(s, size);
+  void *const memory = from->piece[s->at.piece] + s->at.used;
   s->at.used += size;
   return memory;
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes the step of a record again, in several ways at once: the judge's own, in the types of
 // the record, and under each hypothesis. All go through the model together, block by block, so that
-// only what enters the blocks is kept of each, and the gradients of one block.
+// only what enters the blocks is kept of each, and the gradients of one block. Ways that differ in
+// what is predicted only share their forward pass.
 #pragma once
 
 #include "judge/hypothesis.h"
 #include "judge/recorded.h"
+
+enum { OT_RECOMPUTATION_STREAMS = 32 };  // at most
 
 // One way to compute the step.
 typedef struct ot_recomputation_stream {
@@ -20,7 +23,7 @@ typedef struct ot_recomputed {
   const char *name;  // HF name, valid during the call
   int64_t elements, first, count;
   const double *weight;            // [count]
-  const double *const *gradients;  // [num_streams][count]
+  const double *const *gradients;  // [num_streams][count]; null: no longer wanted
 } ot_recomputed;
 
 typedef struct ot_recomputation_request {
@@ -30,6 +33,9 @@ typedef struct ot_recomputation_request {
   int threads;
   // Called with each chunk. An error ends the computation.
   ot_status (*receive)(void *context, const ot_recomputed *values);
+  // Whether the gradients of stream `stream` are still wanted; called after each block of the
+  // backward pass. Null: they all are.
+  bool (*wants)(void *context, int stream);
   // Called after each block; null: never.
   void (*progress)(void *context, int done, int all);
   void *context;
