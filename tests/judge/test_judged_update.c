@@ -63,7 +63,8 @@ static ot_adamw_result judge(const ot_adamw_settings *as, bool narrow) {
       &(ot_adamw_values){before + half, after + half, first + half, second + half, gradient + half},
       ELEMENTS - half, &sums);
   assert_int_equal(sums.elements, ELEMENTS);
-  return ot_adamw_judge(as, &sums, narrow ? 0x1p-9 : 0x1p-24);
+  const ot_adamw_units units = {.weights = narrow ? 0x1p-9 : 0x1p-24};
+  return ot_adamw_judge(as, &sums, &units);
 }
 
 static void sound_updates_agree(void **state) {

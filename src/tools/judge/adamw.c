@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+// Errors that follow from inner products in float64 are known to half of its digits.
+static const double half_digits = 1e-7;
+
 enum { CHANGE, DIRECTION, WEIGHT, FIRST, GRADIENT, SECOND };
 
 void ot_adamw_measure(const ot_adamw_settings *s, const ot_adamw_values *v, int64_t count,
@@ -23,6 +26,8 @@ void ot_adamw_measure(const ot_adamw_settings *s, const ot_adamw_values *v, int6
     for (int a = 0; a < OT_ADAMW_VECTORS; a++) {
       for (int b = 0; b < OT_ADAMW_VECTORS; b++) sums->products[a][b] += at[a] * at[b];
     }
+    const double error = at[CHANGE] + s->rate * (at[DIRECTION] + s->decay * at[WEIGHT]);
+    sums->error += error * error;
     sums->after += v->after[i] * v->after[i];
   }
 }
@@ -59,14 +64,17 @@ static void judge_moments(const ot_adamw_sums *s, ot_adamw_result *out) {
 }
 
 ot_adamw_result ot_adamw_judge(const ot_adamw_settings *settings, const ot_adamw_sums *s,
-                               double unit) {
+                               const ot_adamw_units *units) {
   ot_adamw_result out = {.clip = NAN, .clip_rest = NAN, .square = NAN};
-  const double rate = settings->rate, decay = rate * settings->decay;
-  const double own = unit * sqrt(s->after);
+  const double rate = settings->rate;
+  const double weights = units->weights * sqrt(s->after);
+  const double moments = units->moments * rate * sqrt(s->products[DIRECTION][DIRECTION]);
+  const double own = sqrt(weights * weights + moments * moments);
+  const double known = half_digits * sqrt(s->products[CHANGE][CHANGE]);
   double a, b;
   fit(s, &a, &b);
-  out.ratio = own > 0 ? error_of(s, rate, decay) / own : 0;
-  out.rest = own > 0 ? error_of(s, a, b) / own : 0;
+  out.ratio = own > 0 ? sqrt(s->error) / own : 0;
+  out.rest = own > 0 ? error_of(s, a, b) / fmax(own, known) : 0;
   out.rate = a;
   out.decay = rate != 0 ? b / rate : 0;
   if (settings->step == 1) judge_moments(s, &out);

@@ -29,13 +29,14 @@ typedef struct ot_adamw_sums {
   int64_t elements;
   double products[OT_ADAMW_VECTORS][OT_ADAMW_VECTORS];
   double after;  // square of the weights after the step
+  double error;  // square of the error of the change by the settings
 } ot_adamw_sums;
 
 void ot_adamw_measure(const ot_adamw_settings *settings, const ot_adamw_values *values,
                       int64_t count, ot_adamw_sums *sums);
 
 typedef struct ot_adamw_result {
-  double ratio;        // error of the change, in roundings of the weights
+  double ratio;        // error of the change, in roundings of weights and moments
   double rate, decay;  // that the change shows: as the settings' ones
   double rest;         // error of the change with these two
   double clip;         // first step: the factor of the gradient in the first moment; else NAN
@@ -43,6 +44,11 @@ typedef struct ot_adamw_result {
   double square;       // first step: sqrt(v / (1 - beta2)) over |clipped gradient|, 1 if right
 } ot_adamw_result;
 
-// `unit`: unit roundoff of the stored weights.
+// Unit roundoffs of the stored weights and moments; the update was computed before these were
+// rounded.
+typedef struct ot_adamw_units {
+  double weights, moments;
+} ot_adamw_units;
+
 ot_adamw_result ot_adamw_judge(const ot_adamw_settings *settings, const ot_adamw_sums *sums,
-                               double unit);
+                               const ot_adamw_units *units);

@@ -63,6 +63,20 @@ static void solve(const equations *q, const double *scale, const double *right, 
   for (int i = 0; i < q->count; i++) out[i] *= scale[i];
 }
 
+// The spread of factor `index` if the roundings of elements are independent: the weights are the
+// inverses of their squares, so that it is the root of a diagonal element of the inverse matrix.
+static double independent_spread(const equations *q, const double *scale, int index) {
+  double unit[OT_FIT_MOST] = {0}, column[OT_FIT_MOST];
+  unit[index] = 1;
+  solve(q, scale, unit, column);
+  return sqrt(fmax(column[index], 0));
+}
+
+// Two own runs may agree by chance, and share what makes them differ from the recomputed step.
+static double own_spread(double own, double again) {
+  return ot_larger(fabs(own - again), ot_larger(fabs(own), fabs(again)));
+}
+
 double ot_factor_rest(const ot_evidence *e, const ot_factor_request *r, const double *factors,
                       int tensor) {
   static const double resolved = 1e-14;  // of squares: what cancellation leaves
@@ -110,7 +124,7 @@ bool ot_factor_fit_find(const ot_evidence *e, const ot_factor_request *r, ot_fac
   solve(&q, scale, q.again, again);
   for (int i = 0; i < r->count; i++) {
     out->factor[i] = found[i] - (own[i] + again[i]) / 2;
-    out->spread[i] = fabs(own[i] - again[i]);
+    out->spread[i] = ot_larger(own_spread(own[i], again[i]), independent_spread(&q, scale, i));
   }
   measure_rest(e, r, found, out);
   return true;

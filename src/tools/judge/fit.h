@@ -19,7 +19,8 @@ typedef struct ot_factor_request {
 typedef struct ot_factor_fit {
   int count;
   double factor[OT_FIT_MOST];  // [count] of each vector in the error, less that in own rounding
-  double spread[OT_FIT_MOST];  // [count] difference of these factors between both own runs
+  double spread[OT_FIT_MOST];  // [count] what rounding alone moves it by: the largest of both own
+                               // runs, their difference, and independent roundings of elements
   double rest;                 // largest error that remains on a member, in own errors
   double typical;              // its median over the members
   int worst;                   // the tensor with the largest; -1: no member

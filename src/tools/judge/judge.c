@@ -191,11 +191,13 @@ void ot_judge_explain_loss(ot_judging *j) {
 // ---- autocast ----
 
 // Float32 weights do not say whether matrix products were made in bf16. If they were, all gradients
-// are far from float32 rounding, and at that of bf16.
+// are far from float32 rounding, and at that of bf16. An error that a hypothesis leaves at float32
+// rounding is no rounding, however small it is beside that of bf16.
 static ot_status try_autocast(ot_judging *j) {
   static const double far = 100;
   const bool open = j->request->type == OT_JUDGE_AUTO && j->type == OT_PLAIN_F32;
   if (!open || ot_evidence_typical_ratio(&j->evidence, j->arena) < far) return OT_OK;
+  if (ot_judge_explains_errors(j)) return OT_OK;
   const ot_judging as_float = *j;
   j->type = OT_PLAIN_AUTOCAST;
   j->base = OT_PLAIN_F32;

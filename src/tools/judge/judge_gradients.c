@@ -260,6 +260,15 @@ static void clear_inert(ot_judging *j) {
   }
 }
 
+bool ot_judge_explains_errors(ot_judging *j) {
+  clear_inert(j);
+  const ot_attributions found = ot_attribute_errors(&j->evidence, j->hypotheses);
+  for (int i = 0; i < found.count; i++) {
+    if (found.list[i].kind == OT_UNEXPLAINED) return false;
+  }
+  return true;
+}
+
 // ---- numbers that are not finite ----
 
 static void find_not_finite(ot_judging *j) {

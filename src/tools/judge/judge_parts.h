@@ -51,6 +51,9 @@ bool ot_judging_add_consequence(ot_judging *judging, const char *axes, const cha
 // Computes the step again and measures all gradients.
 ot_status ot_judge_measure(ot_judging *judging);
 
+// Whether hypotheses and factors explain all errors of the gradients that were measured.
+bool ot_judge_explains_errors(ot_judging *judging);
+
 // Each adds its parts and findings to the report. The loss is compared first, and explained after
 // the gradients: a hypothesis that explains these explains it, too.
 void ot_judge_loss(ot_judging *judging);

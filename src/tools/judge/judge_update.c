@@ -247,7 +247,8 @@ static void keep_clip(updating *u, const ot_adamw_result *r, const char *name, d
 
 static void judge_sums(updating *u, const moved *m, const ot_adamw_settings *settings,
                        const ot_adamw_sums *sums) {
-  const ot_adamw_result r = ot_adamw_judge(settings, sums, m->unit);
+  const ot_adamw_units units = {.weights = m->unit, .moments = m->moment_unit};
+  const ot_adamw_result r = ot_adamw_judge(settings, sums, &units);
   u->compared++;
   u->worst = ot_larger(u->worst, r.ratio);
   if (r.ratio > OT_RATIO_FINE) find_update(u, m->name, settings, &r);
