@@ -36,6 +36,8 @@ expect 4 'mesh: 3 ranks are not a multiple of' "$orthant" train "${misfit[@]}"
 expect 3 '/none.yaml' "$orthant" train "${misfit[@]}" --set cluster=/none.yaml
 expect 2 'audit.every=3, but audit.checks is empty' "$orthant" train "${misfit[@]}" --set audit.every=3
 expect 2 'x:9-2' "$orthant" train "${misfit[@]}" --trace x:9-2
+expect 2 '--record takes STEP=DIR with a step from 1, not 0=x' "$orthant" train "${misfit[@]}" --record 0=x
+expect 2 '--record takes STEP=DIR with a step from 1, not 3=' "$orthant" train "${misfit[@]}" --record 3=
 expect 2 'no preset and no file is called "nonexist"' "$orthant" simulate "${misfit[@]}" --cluster nonexist
 
 "$orthant" train run.yaml 2>talk.txt
@@ -54,6 +56,18 @@ for other in b c d; do
     cmp a/checkpoints/step-00000006/$file.safetensors $other/checkpoints/step-00000006/$file.safetensors
   done
 done
+
+# A recorded step changes nothing, and the judge finds it clean.
+"$orthant" train run.yaml --set output=recorded --record 2=steps/two 2>talk.txt
+grep -q 'step 2 is recorded: orthant judge steps/two' talk.txt || fail "nothing says where the record is"
+diff <(losses a/metrics.jsonl) <(losses recorded/metrics.jsonl) || fail "a recorded run has other losses"
+cmp a/checkpoints/step-00000006/optimizer.safetensors recorded/checkpoints/step-00000006/optimizer.safetensors
+"$orthant" judge steps/two | grep -q 'verdict: clean' || fail "the record is not clean"
+cmp a/checkpoints/step-00000006/config.json steps/two/config.json || fail "another config.json than an export"
+expect 2 'step 2 is not taken: 6 of 6 steps are done' "$orthant" train run.yaml --set output=a --record 2=x
+expect 2 'step 9 is not taken: 0 of 6 steps are done' "$orthant" train run.yaml --set output=late --record 9=x
+expect 2 'the folder of the record is not empty' "$orthant" train run.yaml --set output=late --record 2=steps/two
+expect 2 '--record is not for supervised runs' "$orthant" train run.yaml --supervise --record 2=x
 
 # Dropout masks depend on the sample and the element only: not on recompute, not on the micro-batch.
 dropout="model={model_type: gpt2, vocab_size: 257, n_embd: 24, n_layer: 2, n_head: 3, n_positions: 64, resid_pdrop: 0.1, attn_pdrop: 0.1, embd_pdrop: 0.1}"

@@ -167,6 +167,16 @@ static ot_status read_trace(const char *text, ot_arena *arena, ot_loop_request *
   return OT_OK;
 }
 
+// STEP=DIR.
+static ot_status read_record(const char *text, ot_loop_request *request) {
+  char *end = NULL;
+  request->record_step = strtoll(text, &end, 10);
+  const bool fits = end != text && *end == '=' && end[1] != '\0' && request->record_step >= 1;
+  OT_CHECK(fits, OT_USAGE, "--record takes STEP=DIR with a step from 1, not %s", text);
+  request->record_path = end + 1;
+  return OT_OK;
+}
+
 static void read_resume(const char *text, ot_loop_request *request) {
   request->resume_path = text;
   request->resume = strcmp(text, "auto") == 0    ? OT_RESUME_AUTO
@@ -219,6 +229,7 @@ static ot_status check_tasks(const ot_run *run, int ranks) {
 static ot_status read_request(training *t) {
   const ot_presets presets = ot_installed_presets(t->arena);
   const char *const trace = ot_options_text(t->options, "trace");
+  const char *const record = ot_options_text(t->options, "record");
   bool known;
   t->request = (ot_loop_request){
       .run = &t->config.run,
@@ -231,6 +242,7 @@ static ot_status read_request(training *t) {
   OT_TRY(ot_cluster_file_load(t->config.run.cluster, &presets, t->arena, &t->cluster, &known));
   if (known) t->request.cluster = &t->cluster;
   read_resume(ot_options_text(t->options, "resume"), &t->request);
+  if (record) OT_TRY(read_record(record, &t->request));
   return trace ? read_trace(trace, t->arena, &t->request) : OT_OK;
 }
 
@@ -425,6 +437,8 @@ static ot_status supervise(const ot_options *o, const ot_config *config) {
       !ot_comm_launched(&inside), OT_USAGE,
       "--supervise starts the launcher; it does not run under one (try `orthant train RUN.yaml "
       "--supervise --ranks N -- mpirun -n {ranks}`)");
+  OT_CHECK(!ot_options_given(o, "record"), OT_USAGE,
+           "--record is not for supervised runs: record the step in a run without --supervise");
   OT_CHECK(least <= ranks, OT_USAGE, "--min-ranks %d is more than --ranks %d", least, ranks);
   ot_mesh mesh;
   OT_TRY(ot_run_options_mesh(config, ranks - ot_run_teacher_ranks(&config->run), arena, &mesh));
@@ -518,6 +532,8 @@ static const ot_option rows[] = {
     {"show-batch", OT_OPTION_FLAG, .help = "print the first sequence as text"},
     {"trace", OT_OPTION_TEXT, "FILE[:FROM-TO]",
      .help = "Chrome trace of these steps (default: the third of this run)"},
+    {"record", OT_OPTION_TEXT, "STEP=DIR",
+     .help = "write this one step, from 1, as a record that `orthant judge DIR` judges"},
     {"supervise", OT_OPTION_FLAG, .help = "start the run, watch it, start it again after failures"},
     {"restarts", OT_OPTION_INTEGER, "N", "10", 0, 1000000,
      .help = "with --supervise: restarts, renewed after ten minutes and a new checkpoint"},
@@ -546,6 +562,9 @@ const ot_verb ot_verb_train = {
         "refuses an output that is not empty.\n"
         "Ranks are threads (--ranks) or the processes of mpirun or srun; `parallel` sets the\n"
         "parallel configuration. A run may resume with other ranks and another configuration.\n"
+        "--record STEP=DIR: one step of the run, as its ranks hold it, becomes the folder DIR,\n"
+        "which must be empty or absent and on a disk that all ranks see (docs/record.md). It has\n"
+        "up to nine values for each parameter. The run has the same bits as without it.\n"
         "--json: validation losses and a summary, or with --dry-run the planned resources.\n"
         "--supervise runs the training in a process of its own and starts it again, from the "
         "newest\n"
@@ -560,7 +579,8 @@ const ot_verb ot_verb_train = {
         "  orthant train run.yaml --ranks 4 --set parallel.tp=2\n"
         "  mpirun -n 16 orthant train run.yaml\n"
         "  orthant train run.yaml --supervise --ranks 16 -- mpirun -n {ranks}\n"
-        "  orthant train run.yaml --set optimizer.lr=1e-3 --trace step.json:10-12",
+        "  orthant train run.yaml --set optimizer.lr=1e-3 --trace step.json:10-12\n"
+        "  orthant train run.yaml --ranks 4 --record 2=records/step2",
     .options = rows,
     .num_options = OT_COUNT(rows),
     .json = true,

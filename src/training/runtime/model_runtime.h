@@ -127,6 +127,10 @@ bool ot_runtime_counts(const ot_runtime *runtime, int block, ot_parameter_copy c
 // (ot_runtime_held_range) is at arena byte `offset` of that range.
 ot_slices ot_runtime_counted(const ot_runtime *runtime, const ot_parameter_rows *range);
 
+// The runs of the rows that this rank holds, counted or not. Of the bucket that the last stage
+// holds for a tied head only the tied tensor is used.
+ot_slices ot_runtime_held(const ot_runtime *runtime, const ot_parameter_rows *range);
+
 // Whether this rank holds, counted or not, an element of the rows.
 bool ot_runtime_holds(const ot_runtime *runtime, const ot_parameter_rows *range);
 

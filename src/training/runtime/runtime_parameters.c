@@ -9,6 +9,7 @@
 #include "runtime/runtime_state.h"
 #include "runtime/slices.h"
 #include "schedule/block_view.h"
+#include "schedule/update.h"
 
 static_assert((int)OT_COPY_WEIGHT == (int)OT_BUCKET_WEIGHT &&
                   (int)OT_COPY_MASTER == (int)OT_BUCKET_MASTER,
@@ -225,6 +226,16 @@ bool ot_runtime_counts(const ot_runtime *runtime, int block, ot_parameter_copy c
 ot_slices ot_runtime_counted(const ot_runtime *runtime, const ot_parameter_rows *range) {
   ot_slice_request wanted = {.counted = true};
   wanted.first = first_element(runtime, range, &wanted.count);
+  return slices_of(runtime, range, wanted);
+}
+
+ot_slices ot_runtime_held(const ot_runtime *runtime, const ot_parameter_rows *range) {
+  const ot_parameter *const local = &runtime->shape->parameters[range->parameter];
+  const bool counted = runtime->schedule.buckets[local->block].counted;
+  const bool used = counted || ot_update_is_tied_to(runtime->shape, local);
+  ot_slice_request wanted = {0};
+  wanted.first = first_element(runtime, range, &wanted.count);
+  if (!used) wanted.count = 0;
   return slices_of(runtime, range, wanted);
 }
 

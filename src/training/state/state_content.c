@@ -50,6 +50,20 @@ ot_weight_export ot_state_export(const ot_state_view *view, const ot_state_kind 
                             .selected = selected(view, kind->copy)};
 }
 
+ot_weight_runs ot_state_runs(ot_arena *arena, const ot_slices *slices,
+                             const ot_shard_memory *memory) {
+  ot_slice slice;
+  int64_t num = 0;
+  for (ot_slices at = *slices; ot_slices_next(&at, &slice);) num++;
+  ot_weight_run *const runs = ot_arena_array(arena, num + 1, sizeof *runs);
+  ot_slices at = *slices;
+  for (int64_t i = 0; ot_slices_next(&at, &slice); i++) {
+    const int64_t offset = memory->begin + (slice.bucket - memory->held.first) * memory->size;
+    runs[i] = (ot_weight_run){slice.whole, slice.count, offset};
+  }
+  return (ot_weight_runs){num, runs};
+}
+
 // ---- the leader's part ----
 
 const char *ot_state_settings(ot_arena *arena, const ot_node *node) {

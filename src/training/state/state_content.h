@@ -35,6 +35,16 @@ ot_status ot_state_view_build(ot_runtime *runtime, const ot_run *run, ot_arena *
 bool ot_state_has(const ot_state_view *view, const ot_state_kind *kind);
 ot_weight_export ot_state_export(const ot_state_view *view, const ot_state_kind *kind);
 
+// Where the elements of `slices`, of the shard `held`, are: one run for each that is contiguous in
+// the parameter and in memory, whose offset counts from `begin`, where the shard begins.
+typedef struct ot_shard_memory {
+  ot_bucket_range held;
+  int64_t size;   // bytes of an element
+  int64_t begin;  // bytes
+} ot_shard_memory;
+ot_weight_runs ot_state_runs(ot_arena *arena, const ot_slices *slices,
+                             const ot_shard_memory *memory);
+
 typedef struct ot_state_content {
   ot_state_view view;
   ot_checkpoint_content files;  // sources without data; texts and manifest on the leader

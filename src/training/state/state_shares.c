@@ -125,26 +125,18 @@ void ot_state_shares_take(ot_state_shares *shares) {
 
 // ---- the share as data ----
 
-// Where the elements of `range` are that this rank counts: one run for each that is contiguous in
-// the parameter and in memory.
+// Where the elements of `range` are that this rank counts.
 static ot_weight_runs list_runs(ot_state_shares *shares, const ot_parameter_rows *range) {
   ot_runtime *const runtime = shares->runtime;
   const int block = ot_runtime_whole_graph(runtime)->parameters[range->parameter].block;
-  const int64_t size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, range->copy));
   const ot_bucket_range held = ot_runtime_held_range(runtime, block, range->copy);
-  const int64_t begin = shares->copy ? *place_of(shares, block, range->copy) : held.offset;
+  const ot_shard_memory memory = {
+      .held = held,
+      .size = ot_dtype_bytes(ot_runtime_copy_dtype(runtime, range->copy)),
+      .begin = shares->copy ? *place_of(shares, block, range->copy) : held.offset};
   if (!ot_runtime_counts(runtime, block, range->copy)) return (ot_weight_runs){0};
-  const ot_slices all = ot_runtime_counted(runtime, range);
-  ot_slice slice;
-  int64_t num = 0;
-  for (ot_slices at = all; ot_slices_next(&at, &slice);) num++;
-  ot_weight_run *const runs = ot_arena_array(&shares->arena, num + 1, sizeof *runs);
-  ot_slices at = all;
-  for (int64_t i = 0; ot_slices_next(&at, &slice); i++) {
-    const int64_t offset = begin + (slice.bucket - held.first) * size;
-    runs[i] = (ot_weight_run){slice.whole, slice.count, offset};
-  }
-  return (ot_weight_runs){num, runs};
+  const ot_slices counted = ot_runtime_counted(runtime, range);
+  return ot_state_runs(&shares->arena, &counted, &memory);
 }
 
 static const ot_weight_runs *list_pieces(ot_state_shares *shares, const ot_weight_tensor *tensor,

@@ -79,6 +79,8 @@ typedef struct ot_loop_request {
   bool show_batch;               // decode the first batch, as a note
   const char *trace_path;        // Chrome trace of the steps below, or null
   int64_t trace_from, trace_to;  // completed steps, inclusive; 0, 0: the third step of this process
+  int64_t record_step;           // the step, from 1, that is recorded
+  const char *record_path;       // as this folder (step_recording.h); null: none
   const ot_cluster *cluster;     // for MFU and predictions; its devices are ranks; or null
   ot_world *world;               // null: one rank
   const ot_loop_check *checks;   // [num_checks], the same on all ranks

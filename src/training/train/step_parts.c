@@ -93,6 +93,7 @@ static ot_status load_micro_batches(ot_trainer *trainer, ot_step_samples *sample
     OT_TRY(ot_data_loader_train(trainer->loader, first, &trainer->rows));
     if (source->context) OT_TRY(source->fill(source->context, &trainer->rows));
     if (hooks->rows) hooks->rows(trainer, m, &trainer->rows, hooks->context);
+    if (trainer->record) OT_TRY(ot_step_record_write_batch(trainer->record, m, &trainer->rows));
     const int64_t count = set_rows(trainer, m);
     samples->targets.sum += count;
     samples->targets.squares += (double)count * (double)count;

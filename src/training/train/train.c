@@ -6,6 +6,7 @@
 #include "runtime/stop_signal.h"
 #include "train/live_checks.h"
 #include "train/spike_response.h"
+#include "train/step_recording.h"
 #include "train/step_reporter.h"
 #include "train/step_trace.h"
 #include "train/trainer_state.h"
@@ -44,6 +45,7 @@ typedef struct training {
   ot_saving saving;
   ot_state_copies copies;
   ot_evaluating evaluating;
+  bool recorded;  // the step of request->record_step was taken
 } training;
 
 // Sums what single ranks know of the step.
@@ -65,6 +67,21 @@ static ot_status validate(training *t, int64_t step, bool last) {
   return OT_OK;
 }
 
+// Computes the step `next`, and records it if it is wanted.
+static ot_status compute_step(training *t, int64_t next, ot_step_report *step) {
+  ot_session *const s = &t->session;
+  const char *const path = s->request->record_path;
+  ot_trainer *const trainer = s->start.trainer;
+  if (!path || t->recorded || next != s->request->record_step)
+    return ot_spike_response_step(&t->spikes, s, step);
+  OT_TRY(ot_step_recording_begin(trainer, path));
+  const ot_status status = ot_spike_response_step(&t->spikes, s, step);
+  OT_TRY(ot_step_recording_end(trainer, status, step));
+  t->recorded = true;
+  ot_loop_note(s->request, "step %lld is recorded: orthant judge %s", (long long)next, path);
+  return OT_OK;
+}
+
 // *stop: a rank was asked to stop.
 static ot_status run_step(training *t, bool *stop) {
   ot_session *const s = &t->session;
@@ -75,7 +92,7 @@ static ot_status run_step(training *t, bool *stop) {
   ot_step_sums sums;
   ot_kernel_watch_step(t->watch, next);
   OT_TRY(ot_step_trace_begin(&t->trace, s, next, &traced));
-  OT_TRY(ot_spike_response_step(&t->spikes, s, &step));
+  OT_TRY(compute_step(t, next, &step));
   if (traced) OT_TRY(ot_trainer_set_events(s->start.trainer, false));
   OT_TRY(exchange(t, &step, &sums));
   if (traced) OT_TRY(ot_step_trace_write(&t->trace, s, &step));
@@ -161,9 +178,26 @@ static ot_status begin_parts(training *t) {
                         ot_loop_watch_kernels(s->request, s->start.trainer, s->arena, &t->watch));
 }
 
+// Whether the step that is to be recorded will be taken, and its folder is free.
+static ot_status check_record(const ot_session *s) {
+  const ot_loop_request *const request = s->request;
+  const int64_t step = request->record_step, total = ot_run_total_steps(s->run);
+  const int64_t done = s->start.finished ? total : ot_session_step(s);
+  if (!request->record_path) return OT_OK;
+  if (step > done && step <= total)
+    return ot_step_recording_check(s->start.trainer, request->record_path);
+  ot_fail(OT_USAGE, "step %lld is not taken: %lld of %lld steps are done (--record)",
+          (long long)step, (long long)done, (long long)total);
+  return ot_fail_hint(OT_USAGE, "%s",
+                      done < total
+                          ? "record a step that this run takes"
+                          : "the run is finished; --resume DIR begins from an earlier checkpoint");
+}
+
 static ot_status train(training *t) {
   ot_session *const s = &t->session;
   OT_TRY(ot_loop_start_open(s->request, s->arena, &s->start));
+  OT_TRY(ot_world_agree(s->request->world, check_record(s)));
   if (s->start.finished) return OT_OK;
   OT_TRY(begin_parts(t));
   ot_status status = begin_steps(t);

@@ -4,6 +4,7 @@
 
 #include "runtime/noise_scale.h"
 #include "runtime/target_source.h"
+#include "state/step_record.h"
 #include "train/trainer.h"
 
 struct ot_trainer {
@@ -24,6 +25,7 @@ struct ot_trainer {
   int micro_batches;       // of the last step; 0: no step yet
   int64_t last_samples;    // of the last step
   ot_noise_average noise;  // of the steps of this process
+  ot_step_record *record;  // of the step that is taken; null: it is not recorded
 };
 
 // The samples of a step: micro-batch m of rank d of data parallelism begins with sample
