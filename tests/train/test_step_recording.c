@@ -210,11 +210,22 @@ static void with_groups(ot_run *run, void *context) {
   run->learning_rate.warmup_steps = 4;
 }
 
+// Groups beside another optimizer of matrices, whose rate is not that of their tensors.
+static void with_muon(ot_run *run, void *context) {
+  with_groups(run, context);
+  run->optimizer.name = OT_OPTIMIZER_MUON;
+  run->optimizer.adamw_lr = 5e-4;
+}
+
 static void groups_of_the_optimizer_are_those_of_the_run(void **state) {
   (void)state;
   audit_request request = dense();
   request.settings = with_groups;
   (void)assert_clean(&request);
+  request.settings = with_muon;
+  const ot_judge_report report = assert_clean(&request);
+  // Embedding, head and norms.
+  assert_non_null(strstr(part_of(&report, "update")->words, "7 tensors after AdamW"));
 }
 
 // ---- faults ----

@@ -209,12 +209,11 @@ static void set_rates(const ot_run *run, const part_view *v, ot_op_attributes *a
   const bool decays = v->parameter->kind != OT_PARAMETER_VECTOR;
   const bool as_matrices = rules_of(run, v->parameter) == ot_optimizer_rules_of(run, true);
   attributes->weight_decay = decays ? o->weight_decay : 0;
-  attributes->learning_rate_factor = !as_matrices && o->adamw_lr > 0 ? o->adamw_lr / o->lr : 1;
+  double factor = !as_matrices && o->adamw_lr > 0 ? o->adamw_lr / o->lr : 1;
   if (group && group->weight_decay >= 0) attributes->weight_decay = group->weight_decay;
-  if (group) {
-    attributes->learning_rate_factor *= group->lr >= 0 ? group->lr / o->lr : group->lr_factor;
-  }
-  attributes->learning_rate_factor *= v->part->rate_factor;
+  // A rate of the group replaces the peak, whichever optimizer has it; its factor multiplies it.
+  if (group) factor = group->lr >= 0 ? group->lr / o->lr : factor * group->lr_factor;
+  attributes->learning_rate_factor = factor * v->part->rate_factor;
   attributes->weight_decay *= v->part->decay_factor;
   attributes->epsilon = o->eps * v->part->epsilon_factor;
 }

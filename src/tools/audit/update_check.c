@@ -135,16 +135,16 @@ static void rates_of(const update_check *u, const ot_parameter *p, const ot_para
                      double rates[2]) {
   const ot_run_optimizer *const o = &u->run->optimizer;
   const bool matrices_differ = ot_optimizer_rules_of(u->run, true)->name != OT_OPTIMIZER_ADAMW;
-  rates[0] = u->rate * (matrices_differ && o->adamw_lr > 0 ? o->adamw_lr / o->lr : 1);
+  double factor = matrices_differ && o->adamw_lr > 0 ? o->adamw_lr / o->lr : 1;
   rates[1] = p->kind == OT_PARAMETER_VECTOR ? 0 : o->weight_decay;
   for (int64_t i = 0; i < o->num_groups; i++) {
     const ot_optimizer_group *const group = &o->groups[i];
     if (!ot_text_matches(part->hf_name, group->pattern)) continue;
-    rates[0] *= group->lr >= 0 ? group->lr / o->lr : group->lr_factor;
+    factor = group->lr >= 0 ? group->lr / o->lr : factor * group->lr_factor;
     if (group->weight_decay >= 0) rates[1] = group->weight_decay;
     break;
   }
-  rates[0] *= part->rate_factor;
+  rates[0] = u->rate * factor * part->rate_factor;
   rates[1] *= part->decay_factor;
 }
 

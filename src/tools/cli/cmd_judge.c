@@ -44,7 +44,8 @@ const ot_verb ot_verb_judge = {
     .max_arguments = 1,
     .details =
         "RECORD is a folder that tools/orthant_record.py writes from a step of Megatron-core,\n"
-        "torchtitan, FSDP2, DeepSpeed, the Trainer or other PyTorch software (docs/record.md).\n"
+        "torchtitan, FSDP2, DeepSpeed, the Trainer or other PyTorch software (docs/record.md), or\n"
+        "`orthant train --record` from a step of its own.\n"
         "The step is computed again in float64 (float32 for records in bf16), in the types of the\n"
         "record, and under each hypothesis of a fault. Loss, gradients, copies on ranks, norm,\n"
         "clipping and update are compared; differences beyond the judge's own rounding are named:\n"
