@@ -382,6 +382,17 @@ def small_ones():
                        ("half", '{"context": "a"}'), ("twice", '{"text": "a", "text": "b"}'), ("zero", '{"text": "a"}\0'),
                        ("control", '{"\x1b[2J": 1}')):
         put("score", "refused-" + name, line + "\n")
+    scored = '{"tokens": [5, 6], "logprobs": [-1.5, -0.25]}'
+    put("logprobs", "valid-scores", scored + '\n{"context_tokens": [1], "tokens": ["a"], "logprobs": [null]}\n')
+    put("logprobs", "valid-server", '{"choices": [{"logprobs": {"tokens": ["a", "token_id:3"], "token_logprobs": [null, '
+        '-1], "top_logprobs": [null, {"b": -0.5}]}, "prompt_token_ids": [7], "token_ids": [3]}]}\n')
+    put("logprobs", "valid-chat", '{"prompt_logprobs": [null, {"2": {"logprob": -1.5, "decoded_token": "b"}}], "choices": '
+        '[{"logprobs": {"content": [{"token": "c", "logprob": -1, "id": 4, "top_logprobs": []}]}}]}\n')
+    put("logprobs", "valid-sglang", '{"meta_info": {"id": "x", "input_token_logprobs": [[null, 1, null], [-2, 3, "d"]], '
+        '"output_token_logprobs": [[-1, 2, null]], "output_top_logprobs": [[[-1, 2, null]]]}}\n')
+    for name, line in (("positive", scored.replace("-1.5", "1.5")), ("id", scored.replace("5,", "-5,")),
+                       ("length", scored.replace("5, ", "")), ("form", "{}"), ("deep", "[" * 3000)):
+        put("logprobs", "refused-" + name, line + "\n")
     put("records", "valid-zero-bytes", b'{"step":1}\n\0\0\0\n{"step":2}\n')
 
 

@@ -164,19 +164,16 @@ static bool note(drift_audit *d, const char *what, const ot_drift_figures *f) {
 // Compares ln p of the targets alone, [tokens].
 static ot_drift_figures compare_targets(const drift_audit *d, const double *logprobs,
                                         int64_t tokens) {
-  ot_drift_figures f = {.worst = -1};
+  ot_log_ratios sums = {.worst = -1};
   for (int64_t t = 0; t < tokens; t++) {
     if (d->rows.targets[t] < 0) continue;
     const double truth = ot_log_probability(d->truth + t * d->vocab, d->vocab, d->rows.targets[t]);
-    const double change = fabs(logprobs[t] - truth);
-    if (f.tokens++ == 0 || !(change <= f.max)) {
-      f.max = change;
-      f.worst = t;
-    }
-    f.mean += change;
+    ot_log_ratios_add(&sums, logprobs[t] - truth, t);
   }
-  f.mean /= f.tokens > 0 ? (double)f.tokens : 1;
-  return f;
+  return (ot_drift_figures){.tokens = sums.tokens,
+                            .mean = sums.magnitude / (sums.tokens > 0 ? (double)sums.tokens : 1),
+                            .max = sums.max,
+                            .worst = sums.worst};
 }
 
 static void note_targets(drift_audit *d, const char *what, const ot_drift_figures *f) {

@@ -43,26 +43,40 @@ static row_pair compare_row(const ot_logit_pair *pair, int64_t row) {
 
 static double larger(double a, double b) { return a > b || a != a ? a : b; }
 
+void ot_log_ratios_add(ot_log_ratios *s, double x, int64_t token) {
+  const double r = exp(x);
+  if (s->tokens++ == 0 || !(fabs(x) <= s->max)) s->worst = token;
+  s->sum += x;
+  s->squares += x * x;
+  s->magnitude += fabs(x);
+  s->max = larger(fabs(x), s->max);
+  s->ratio += r;
+  s->ratio_square += r * r;
+  s->excess += expm1(x) - x;
+  s->clipped += !(fabs(r - 1) <= OT_RATIO_CLIP);
+}
+
+double ot_log_ratios_sample_size(const ot_log_ratios *s) {
+  return s->ratio * s->ratio / ((double)s->tokens * s->ratio_square);
+}
+
 ot_drift_figures ot_drift_compare(const ot_logit_pair *pair) {
   ot_drift_figures f = {.worst = -1};
-  double ratios = 0, squares = 0;
+  ot_log_ratios sums = {.worst = -1};
   for (int64_t row = 0; row < pair->rows; row++) {
     if (pair->targets[row] < 0) continue;
     const row_pair r = compare_row(pair, row);
-    const double change = r.b_target - r.a_target, ratio = exp(change);
-    if (f.tokens++ == 0 || !(fabs(change) <= f.max)) f.worst = row;
-    f.mean += fabs(change);
-    f.max = larger(fabs(change), f.max);
+    ot_log_ratios_add(&sums, r.b_target - r.a_target, row);
     f.divergence += r.divergence;
     f.max_change = larger(fabs(exp(r.b_target) - exp(r.a_target)), f.max_change);
     f.flips += r.a_top != r.b_top;
-    ratios += ratio;
-    squares += ratio * ratio;
   }
-  if (f.tokens == 0) return f;
-  const double n = (double)f.tokens;
-  f.mean /= n;
-  f.divergence /= n;
-  f.sample_size = ratios * ratios / (n * squares);
+  if (sums.tokens == 0) return f;
+  f.tokens = sums.tokens;
+  f.worst = sums.worst;
+  f.max = sums.max;
+  f.mean = sums.magnitude / (double)sums.tokens;
+  f.divergence /= (double)sums.tokens;
+  f.sample_size = ot_log_ratios_sample_size(&sums);
   return f;
 }

@@ -52,6 +52,9 @@ static void write_scores(const scoring *s, const ot_score_line *it, ot_json_writ
   ot_json_end(w);
   ot_json_real(w, "sum", sum);
   ot_json_boolean(w, "greedy", greedy);
+  ot_json_array(w, "context_tokens");
+  for (int64_t i = 0; i < it->first; i++) ot_json_integer(w, NULL, it->tokens.ids[i]);
+  ot_json_end(w);
 }
 
 static void print_item(const scoring *s, const ot_score_line *it) {
@@ -233,8 +236,9 @@ const ot_verb ot_verb_score = {
     .max_arguments = -1,
     .details =
         "Lines {\"text\"}, {\"context\", \"continuation\"} or {\"tokens\": [..]} in; lines\n"
-        "{\"tokens\", \"logprobs\", \"sum\", \"greedy\"} out, in the same order. The first token "
-        "of a\n"
+        "{\"tokens\", \"logprobs\", \"sum\", \"greedy\", \"context_tokens\"} out, in the same "
+        "order.\n"
+        "context_tokens are those before the scored ones. The first token of a\n"
         "text has no context and is not scored; of a continuation all tokens are. A line that\n"
         "cannot be scored, such as an empty one, gives {\"error\"} in its place, and exit code 2\n"
         "after the last line. --json: one document, {\"scores\": [...]}.\n"

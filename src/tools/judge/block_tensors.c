@@ -2,7 +2,6 @@
 #include "judge/block_tensors.h"
 
 #include "host/heap.h"
-#include "judge/assemble.h"
 
 enum { CHUNK = 1 << 18 };
 
@@ -91,10 +90,14 @@ static int user_of(const ot_graph *graph, const ot_block *block, int parameter) 
   return -1;
 }
 
+static float round_to_bf16(float x) { return ot_bf16_to_float(ot_bf16_from_float(x)); }
+
 static void store_run(ot_block_tensors *b, int64_t at, const double *from, int64_t step,
                       int64_t count) {
   for (int64_t i = 0; b->wide && i < count; i++) b->wide[at + i] = from[i * step];
   for (int64_t i = 0; b->narrow && i < count; i++) b->narrow[at + i] = (float)from[i * step];
+  for (int64_t i = 0; b->rounded && i < count; i++)
+    b->rounded[at + i] = round_to_bf16((float)from[i * step]);
 }
 
 // Lines [first, first + count) of a tensor.
@@ -121,32 +124,14 @@ static void scatter(ot_block_tensors *b, const ot_block *block, const read_lines
   }
 }
 
-static ot_status find_weight(const ot_block_tensors *b, const ot_weight_tensor *t,
-                             ot_recorded_view *view) {
-  if (!ot_recorded_find(b->step, OT_RECORDED_WEIGHT, t->name, view)) {
-    ot_fail(OT_ENVIRONMENT, "%s: there is no weight %s", b->step->path, t->name);
-    return ot_fail_hint(OT_ENVIRONMENT,
-                        "record every parameter of the model under its Hugging Face name");
-  }
-  OT_CHECK(view->elements == t->rows * t->cols, OT_USAGE,
-           "%s: weight %s has %lld elements, config.json says %lld", b->step->path, t->name,
-           (long long)view->elements, (long long)(t->rows * t->cols));
-  return OT_OK;
-}
-
 static ot_status load_tensor(ot_block_tensors *b, const ot_block *block, const ot_weight_tensor *t,
                              ot_arena *scratch) {
   const int64_t lines = ot_weight_lines(t), length = ot_weight_line_elements(t);
   const int64_t most = ot_weight_chunk_lines(t);
   double *const values = ot_arena_array(scratch, most * length, sizeof *values);
-  ot_recorded_view view;
-  ot_assembly copies;
-  OT_TRY(find_weight(b, t, &view));
   for (int64_t first = 0; first < lines; first += most) {
     const int64_t count = lines - first < most ? lines - first : most;
-    const ot_assembly_request request = {
-        .view = &view, .first = first * length, .count = count * length, .dtype = OT_F64};
-    OT_TRY(ot_assemble(b->step, &request, scratch, values, &copies));
+    OT_TRY(b->reader.read(b->reader.context, t, first * length, count * length, values));
     scatter(b, block, &(read_lines){t, first, count, values});
   }
   return OT_OK;
@@ -164,9 +149,19 @@ static ot_status load_all(ot_block_tensors *b, const ot_block *block, ot_arena *
 ot_status ot_block_tensors_load(ot_block_tensors *b, int block) {
   ot_heap heap = {0};
   ot_arena scratch = ot_heap_arena_create(&heap);
+  b->block = block;
   const ot_status status = load_all(b, &b->graph->blocks[block], &scratch);
   ot_heap_release(&heap);
   return status;
+}
+
+const void *const *ot_block_tensors_weights(const ot_block_tensors *b, ot_plain_type type) {
+  const ot_block *const block = &b->graph->blocks[b->block];
+  const float *const narrow = type == OT_PLAIN_BF16 ? b->rounded : b->narrow;
+  const void *const from = type == OT_PLAIN_F64 ? (const void *)b->wide : narrow;
+  for (int i = 0; i < block->num_parameters; i++)
+    b->weights[i] = element_at(ot_plain_dtype(type), from, b->offset[block->first_parameter + i]);
+  return b->weights;
 }
 
 // ---- memory ----
@@ -184,11 +179,16 @@ static void lay_out(ot_block_tensors *b, ot_arena *arena) {
   }
 }
 
-ot_status ot_block_tensors_create(const ot_recorded_step *step, const ot_graph *graph, bool wide,
-                                  bool narrow, ot_arena *arena, ot_block_tensors *out) {
-  *out = (ot_block_tensors){.step = step, .graph = graph};
+ot_status ot_block_tensors_create(const ot_graph *graph, const ot_block_reader *reader,
+                                  unsigned types, ot_arena *arena, ot_block_tensors *out) {
+  const bool narrow = types & (1u << OT_PLAIN_F32 | 1u << OT_PLAIN_AUTOCAST);
+  *out = (ot_block_tensors){.graph = graph, .reader = *reader, .block = -1};
   lay_out(out, arena);
-  if (wide) out->wide = ot_arena_array(arena, out->elements, sizeof *out->wide);
+  out->weights = ot_arena_array(arena, graph->num_parameters, sizeof *out->weights);
+  if (types & 1u << OT_PLAIN_F64)
+    out->wide = ot_arena_array(arena, out->elements, sizeof *out->wide);
   if (narrow) out->narrow = ot_arena_array(arena, out->elements, sizeof *out->narrow);
+  if (types & 1u << OT_PLAIN_BF16)
+    out->rounded = ot_arena_array(arena, out->elements, sizeof *out->rounded);
   return ot_weight_map_build(arena, graph->parameters, graph->num_parameters, &out->map);
 }

@@ -33,6 +33,12 @@ void ot_judge_add_sensitivity(ot_judge_report *r, const char *what, double facto
   r->sensitivities[r->num_sensitivities++] = (ot_sensitivity){what, factor};
 }
 
+void ot_judge_add_figure(ot_judge_report *r, const char *name, double value) {
+  r->figures =
+      ot_arena_grow(r->arena, r->figures, r->num_figures, &r->figures_capacity, sizeof *r->figures);
+  r->figures[r->num_figures++] = (ot_judge_figure){name, value};
+}
+
 void ot_judge_leave_open(ot_judge_report *r, const char *why, ...) {
   va_list arguments;
   va_start(arguments, why);
@@ -121,6 +127,10 @@ const char *ot_judge_report_json(const ot_judge_report *r) {
     ot_json_real(&w, r->sensitivities[i].what, r->sensitivities[i].factor);
   }
   ot_json_end(&w);
+  if (r->num_figures > 0) ot_json_object(&w, "figures");
+  for (int i = 0; i < r->num_figures; i++)
+    ot_json_real(&w, r->figures[i].name, r->figures[i].value);
+  if (r->num_figures > 0) ot_json_end(&w);
   ot_json_text(&w, "not_decided", r->open);
   ot_json_end(&w);
   return w.text;

@@ -28,16 +28,23 @@ typedef struct ot_sensitivity {
   double factor;  // of the hypothesis; infinite: nothing would have shown
 } ot_sensitivity;
 
+// A number of the report, for programs.
+typedef struct ot_judge_figure {
+  const char *name;  // with its unit: "rms_nats"
+  double value;
+} ot_judge_figure;
+
 typedef struct ot_judge_report {
   ot_arena *arena;   // holds all its texts
   const char *step;  // a line: model, software, mesh, batch, types
   ot_verdict verdict;
   const char *open;  // what could not be checked and what would decide it, or null
-  int num_parts, num_findings, num_sensitivities;
+  int num_parts, num_findings, num_sensitivities, num_figures;
   ot_judged_part *parts;          // [num_parts]
   ot_judge_finding *findings;     // [num_findings]
   ot_sensitivity *sensitivities;  // [num_sensitivities]
-  int64_t parts_capacity, findings_capacity, sensitivities_capacity;
+  ot_judge_figure *figures;       // [num_figures]
+  int64_t parts_capacity, findings_capacity, sensitivities_capacity, figures_capacity;
 } ot_judge_report;
 
 void ot_judge_add_part(ot_judge_report *report, const char *name, bool agrees, const char *words,
@@ -47,6 +54,8 @@ void ot_judge_add_part(ot_judge_report *report, const char *name, bool agrees, c
 ot_judge_finding *ot_judge_find(ot_judge_report *report, const char *what);
 
 void ot_judge_add_sensitivity(ot_judge_report *report, const char *what, double factor);
+
+void ot_judge_add_figure(ot_judge_report *report, const char *name, double value);
 
 // Appends `why` to what is open. Without findings the verdict becomes inconclusive.
 void ot_judge_leave_open(ot_judge_report *report, const char *why, ...)

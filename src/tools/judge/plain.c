@@ -164,3 +164,8 @@ void ot_plain_backward(ot_plain *plain, const ot_plain_block *block, const void 
 double ot_plain_head(ot_plain *plain, const ot_plain_block *block, const void *x, void *dx) {
   return plain->functions->head(plain->state, block, x, dx);
 }
+
+void ot_plain_logits(ot_plain *plain, const ot_plain_block *block, const void *x,
+                     ot_plain_row *receive, void *context) {
+  plain->functions->logits(plain->state, block, x, receive, context);
+}

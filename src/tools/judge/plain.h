@@ -112,3 +112,10 @@ void ot_plain_backward(ot_plain *plain, const ot_plain_block *block, const void 
 // The head. Returns the loss of the targets, in nats times weights; dx [N, R, C] receives its
 // gradient (zero without OT_PLAIN_MAIN). With dx null no gradient is computed.
 double ot_plain_head(ot_plain *plain, const ot_plain_block *block, const void *x, void *dx);
+
+// The logits [V] of row `row`, valid during the call.
+typedef void ot_plain_row(void *context, int64_t row, const double *logits);
+
+// Calls `receive` with the logits of each row, in order.
+void ot_plain_logits(ot_plain *plain, const ot_plain_block *block, const void *x,
+                     ot_plain_row *receive, void *context);

@@ -33,6 +33,12 @@ void OT_KERNEL(ot_plain_embed_back)(const ot_plain_state *s, const ot_real *dy) 
 
 // ---- head ----
 
+static void cap_logits(const ot_plain_state *s, ot_real *logits) {
+  const ot_real cap = (ot_real)s->model->logit_soft_cap;
+  for (int64_t v = 0; cap > 0 && v < s->model->vocab_size; v++)
+    logits[v] = cap * tanh(logits[v] / cap);
+}
+
 // The loss of row `row` by its logits [V]; d [V], if wanted, receives their gradient.
 static double row_loss(const ot_plain_state *s, int64_t row, ot_real *logits, ot_real *d) {
   const int64_t V = s->model->vocab_size;
@@ -40,7 +46,7 @@ static double row_loss(const ot_plain_state *s, int64_t row, ot_real *logits, ot
   const double weight = target < 0 ? 0 : s->batch->weights[row];
   const ot_real cap = (ot_real)s->model->logit_soft_cap;
   if (weight == 0) return 0;
-  for (int64_t v = 0; cap > 0 && v < V; v++) logits[v] = cap * tanh(logits[v] / cap);
+  cap_logits(s, logits);
   ot_real largest = logits[0];
   double sum = 0;
   for (int64_t v = 1; v < V; v++) largest = logits[v] > largest ? logits[v] : largest;
@@ -70,21 +76,47 @@ static double rows_loss(ot_plain_state *s, int64_t first, ot_plain_value x) {
   return sum;
 }
 
-double OT_KERNEL(ot_plain_loss)(ot_plain_state *s, const void *x, void *dx) {
-  s->gradient = dx && s->losses & OT_PLAIN_MAIN;
+// The input of the output matrix.
+static const ot_plain_value *last_norm(ot_plain_state *s, const void *x, void *dx) {
   const ot_plain_stream stream = OT_KERNEL(ot_plain_enter)(s, x, dx);
   const ot_plain_norm norm = OT_KERNEL(ot_plain_norm_of)(s, "final_norm");
-  const ot_plain_value *const y =
-      OT_KERNEL(ot_plain_norm)(s, OT_KERNEL(ot_plain_mix)(s, &stream, "final_residual"), &norm);
+  return OT_KERNEL(ot_plain_norm)(s, OT_KERNEL(ot_plain_mix)(s, &stream, "final_residual"), &norm);
+}
+
+// As many rows from `first` on as have logits at once.
+static ot_plain_value some_rows(const ot_plain_state *s, const ot_plain_value *y, int64_t first) {
+  const int64_t left = s->R - first;
+  return (ot_plain_value){.x = y->x + first * s->C,
+                          .d = s->gradient ? y->d + first * s->C : NULL,
+                          .rows = left < OT_PLAIN_HEAD_ROWS ? left : OT_PLAIN_HEAD_ROWS,
+                          .width = s->C};
+}
+
+double OT_KERNEL(ot_plain_loss)(ot_plain_state *s, const void *x, void *dx) {
+  s->gradient = dx && s->losses & OT_PLAIN_MAIN;
+  const ot_plain_value *const y = last_norm(s, x, dx);
   double loss = 0;
-  for (int64_t first = 0; first < s->R; first += OT_PLAIN_HEAD_ROWS) {
-    const int64_t left = s->R - first;
-    const ot_plain_value some = {.x = y->x + first * s->C,
-                                 .d = s->gradient ? y->d + first * s->C : NULL,
-                                 .rows = left < OT_PLAIN_HEAD_ROWS ? left : OT_PLAIN_HEAD_ROWS,
-                                 .width = s->C};
-    loss += rows_loss(s, first, some);
-  }
+  for (int64_t first = 0; first < s->R; first += OT_PLAIN_HEAD_ROWS)
+    loss += rows_loss(s, first, some_rows(s, y, first));
   OT_KERNEL(ot_plain_run_back)(s, (ot_plain_mark){0});
   return loss;
+}
+
+void OT_KERNEL(ot_plain_show)(ot_plain_state *s, const void *x, ot_plain_row *receive,
+                              void *context) {
+  const int64_t V = s->model->vocab_size;
+  const ot_plain_value *const y = last_norm(s, x, NULL);
+  double *const row = OT_KERNEL(ot_plain_take)(s, V * (int64_t)sizeof *row);
+  for (int64_t first = 0; first < s->R; first += OT_PLAIN_HEAD_ROWS) {
+    const ot_plain_mark mark = s->at;
+    ot_plain_value some = some_rows(s, y, first);
+    const ot_plain_value *const logits =
+        OT_KERNEL(ot_plain_linear)(s, &some, (ot_plain_slice){.name = "output"});
+    for (int64_t i = 0; i < some.rows; i++) {
+      cap_logits(s, logits->x + i * V);
+      for (int64_t v = 0; v < V; v++) row[v] = (double)logits->x[i * V + v];
+      receive(context, first + i, row);
+    }
+    OT_KERNEL(ot_plain_release)(s, mark);
+  }
 }

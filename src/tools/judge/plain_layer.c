@@ -111,5 +111,10 @@ static double head(void *state, const ot_plain_block *block, const void *x, void
   return OT_KERNEL(ot_plain_loss)(begin(state, block, dx), x, dx);
 }
 
+static void logits(void *state, const ot_plain_block *block, const void *x, ot_plain_row *receive,
+                   void *context) {
+  OT_KERNEL(ot_plain_show)(begin(state, block, false), x, receive, context);
+}
+
 const ot_plain_functions OT_KERNEL(ot_plain_functions) = {
-    .create = create, .forward = forward, .backward = backward, .head = head};
+    .create = create, .forward = forward, .backward = backward, .head = head, .logits = logits};

@@ -78,6 +78,8 @@ typedef struct ot_plain_functions {
   void (*backward)(void *state, const ot_plain_block *block, const void *x, const void *dy,
                    void *dx);
   double (*head)(void *state, const ot_plain_block *block, const void *x, void *dx);
+  void (*logits)(void *state, const ot_plain_block *block, const void *x, ot_plain_row *receive,
+                 void *context);
 } ot_plain_functions;
 extern const ot_plain_functions ot_plain_functions_f32, ot_plain_functions_f64;
 
@@ -232,3 +234,5 @@ ot_plain_value *OT_KERNEL(ot_plain_mix)(ot_plain_state *s, const ot_plain_stream
 void OT_KERNEL(ot_plain_embed)(const ot_plain_state *s, ot_real *y);
 void OT_KERNEL(ot_plain_embed_back)(const ot_plain_state *s, const ot_real *dy);
 double OT_KERNEL(ot_plain_loss)(ot_plain_state *s, const void *x, void *dx);
+void OT_KERNEL(ot_plain_show)(ot_plain_state *s, const void *x, ot_plain_row *receive,
+                              void *context);

@@ -4,20 +4,21 @@
 #include <string.h>
 
 #include "host/heap.h"
+#include "judge/assemble.h"
 #include "judge/block_tensors.h"
 
 typedef struct stream {
   ot_graph graph;
   ot_plain *plain;
+  ot_plain_type type;
   ot_dtype dtype;
-  bool shares;           // the forward pass of an earlier stream is its own
-  bool wanted;           // its gradients are
-  void **inputs;         // [num_blocks] what enters each block
-  void *slope[2];        // gradient of what the block returned, and of what entered it
-  char *buffer;          // gradients of the block that is computed
-  void **gradients;      // [num_parameters] in the buffer; of a tied head, until the embedding has
-                         // added them
-  const void **weights;  // [num_parameters] of the block that is computed
+  bool shares;       // the forward pass of an earlier stream is its own
+  bool wanted;       // its gradients are
+  void **inputs;     // [num_blocks] what enters each block
+  void *slope[2];    // gradient of what the block returned, and of what entered it
+  char *buffer;      // gradients of the block that is computed
+  void **gradients;  // [num_parameters] in the buffer; of a tied head, until the embedding has
+                     // added them
 } stream;
 
 typedef struct recomputation {
@@ -31,6 +32,30 @@ typedef struct recomputation {
   int tied;        // parameter of a tied head; -1: none
   double **chunk;  // [num_streams + 1] lines of gradients and of weights
 } recomputation;
+
+// ---- weights ----
+
+static ot_status read_weight(void *context, const ot_weight_tensor *t, int64_t first, int64_t count,
+                             double *out) {
+  const recomputation *const r = context;
+  const ot_recorded_step *const step = r->request->step;
+  ot_recorded_view view;
+  ot_assembly copies;
+  if (!ot_recorded_find(step, OT_RECORDED_WEIGHT, t->name, &view)) {
+    ot_fail(OT_ENVIRONMENT, "%s: there is no weight %s", step->path, t->name);
+    return ot_fail_hint(OT_ENVIRONMENT,
+                        "record every parameter of the model under its Hugging Face name");
+  }
+  OT_CHECK(view.elements == t->rows * t->cols, OT_USAGE,
+           "%s: weight %s has %lld elements, config.json says %lld", step->path, t->name,
+           (long long)view.elements, (long long)(t->rows * t->cols));
+  ot_heap heap = {0};
+  ot_arena scratch = ot_heap_arena_create(&heap);
+  const ot_assembly_request some = {.view = &view, .first = first, .count = count, .dtype = OT_F64};
+  const ot_status status = ot_assemble(step, &some, &scratch, out, &copies);
+  ot_heap_release(&heap);
+  return status;
+}
 
 // ---- streams ----
 
@@ -86,10 +111,10 @@ static ot_status open_stream(recomputation *r, int index) {
                                     .losses = how->step->losses,
                                     .scratch = &r->scratch};
   OT_TRY(ot_plain_create(&request, &s->plain));
+  s->type = how->type;
   s->dtype = ot_plain_dtype(how->type);
   s->wanted = true;
   s->gradients = ot_arena_array(r->arena, s->graph.num_parameters, sizeof *s->gradients);
-  s->weights = ot_arena_array(r->arena, s->graph.num_parameters, sizeof *s->weights);
   reserve_inputs(r, index);
   for (int b = 1; b < s->graph.num_blocks; b++)
     most = input_bytes(s, b) > most ? input_bytes(s, b) : most;
@@ -120,12 +145,12 @@ static void reserve_gradients(recomputation *r, stream *s) {
 
 static ot_status open_streams(recomputation *r) {
   const int count = r->request->num_streams;
-  bool wide = false, narrow = false;
+  const ot_block_reader reader = {read_weight, r};
+  unsigned types = 0;
   r->streams = ot_arena_array(r->arena, count, sizeof *r->streams);
   for (int i = 0; i < count; i++) {
     OT_TRY(open_stream(r, i));
-    wide = wide || r->streams[i].dtype == OT_F64;
-    narrow = narrow || r->streams[i].dtype == OT_F32;
+    types |= 1u << r->streams[i].type;
   }
   r->graph = &r->streams[0].graph;
   r->num_blocks = r->graph->num_blocks;
@@ -133,7 +158,7 @@ static ot_status open_streams(recomputation *r) {
   r->tied = -1;
   for (int i = 0; i < r->num_parameters; i++)
     r->tied = r->graph->parameters[i].tied_to >= 0 ? i : r->tied;
-  OT_TRY(ot_block_tensors_create(r->request->step, r->graph, wide, narrow, r->arena, &r->tensors));
+  OT_TRY(ot_block_tensors_create(r->graph, &reader, types, r->arena, &r->tensors));
   reserve_chunk(r);
   for (int i = 0; i < count; i++) reserve_gradients(r, &r->streams[i]);
   return OT_OK;
@@ -141,14 +166,9 @@ static ot_status open_streams(recomputation *r) {
 
 // ---- blocks ----
 
-static ot_plain_block block_of(const recomputation *r, stream *s, int block) {
-  const ot_block *const b = &r->graph->blocks[block];
-  for (int i = b->first_parameter; i < b->first_parameter + b->num_parameters; i++) {
-    const int64_t at = r->tensors.offset[i];
-    s->weights[i] = s->dtype == OT_F64 ? (const void *)(r->tensors.wide + at)
-                                       : (const void *)(r->tensors.narrow + at);
-  }
-  return (ot_plain_block){.index = block, .weights = s->weights + b->first_parameter};
+static ot_plain_block block_of(const recomputation *r, const stream *s, int block) {
+  return (ot_plain_block){.index = block,
+                          .weights = ot_block_tensors_weights(&r->tensors, s->type)};
 }
 
 // Zeros, to which the backward pass adds.
@@ -198,8 +218,9 @@ static void gather(const recomputation *r, stream *s, ot_weight_lines_request li
 }
 
 static void gather_weight(const recomputation *r, ot_weight_lines_request lines, double *out) {
+  const int first = r->graph->blocks[r->tensors.block].first_parameter;
   lines.dtype = r->streams[0].dtype;
-  lines.values = r->streams[0].weights;
+  lines.values = ot_block_tensors_weights(&r->tensors, r->streams[0].type) - first;
   ot_weight_lines_gather(&lines, out);
 }
 
