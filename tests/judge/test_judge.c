@@ -13,11 +13,8 @@
 #include <cmocka.h>
 
 #include "base/text.h"
-#include "checkpoint/safetensors.h"
-#include "files/disk.h"
 #include "judge/judge.h"
-#include "support/arena_fixture.h"
-#include "support/scratch.h"
+#include "judge/planted_record.h"
 
 static char directory[SCRATCH_BYTES];
 
@@ -101,43 +98,12 @@ static void wrong_losses_are_named(void **state) {
 
 // ---- planted faults ----
 
-// Changes the values of a tensor in the copy of a record; `key` is KIND/NAME.
-typedef void edit(const char *key, float *values, int64_t count);
-
-static char *read_all(const char *path, int64_t *bytes) {
-  char *text;
-  if (ot_disk_read(&arena, path, 1 << 26, &text, bytes) != OT_OK) fail_msg("%s", ot_fail_message());
-  return text;
-}
-
 // A copy of llama_fp32, whose tensors `change` edits, and whose text has `from` replaced by `to`,
 // of the same length.
 static const char *plant(edit *change, const char *from, const char *to) {
-  static const char *const files[] = {"config.json", "rank-00000.json", "rank-00000.safetensors"};
-  const char *const copy = scratch_path(directory, "record");
-  if (ot_disk_make_directory(copy) != OT_OK) fail_msg("%s", ot_fail_message());
-  for (int i = 0; i < OT_COUNT(files); i++) {
-    int64_t bytes;
-    char *text = read_all(ot_disk_join(&arena, fixture("llama_fp32"), files[i]), &bytes);
-    const char *const at = from && i == 1 ? strstr(text, from) : NULL;
-    if (from && i == 1) assert_non_null(at);
-    if (at) memcpy(text + (at - text), to, strlen(to));
-    scratch_write(ot_disk_join(&arena, copy, files[i]), text, bytes);
-  }
-  if (!change) return copy;
-  const char *const path = ot_disk_join(&arena, copy, files[2]);
-  int64_t bytes;
-  char *const data = read_all(path, &bytes);
-  ot_safetensors *tensors = NULL;
-  if (ot_safetensors_create(path, "", &tensors) != OT_OK) fail_msg("%s", ot_fail_message());
-  for (int t = 0; t < ot_safetensors_count(tensors); t++) {
-    const ot_safetensors_tensor *const at = ot_safetensors_tensor_at(tensors, t);
-    if (strncmp(at->name, "batch/", 6) != 0)
-      change(at->name, (float *)(data + at->offset), at->elements);
-  }
-  ot_safetensors_destroy(&tensors);
-  scratch_write(path, data, bytes);
-  return copy;
+  const planted_text text = {"rank-00000.json", from, to};
+  return plant_record(fixture("llama_fp32"), scratch_path(directory, "record"), change,
+                      from ? &text : NULL);
 }
 
 static bool is_gradient(const char *key) { return strncmp(key, "grad/", 5) == 0; }

@@ -117,6 +117,29 @@ static void sound_gradients_need_no_explanation(void **state) {
   }
 }
 
+// Rounding that both own runs have is in both records, and not in their difference.
+static void rounding_of_both_records_is_not_in_their_difference(void **state) {
+  (void)state;
+  static const double shared = 0.6;
+  made *const m = make(bf16);
+  for (int t = 0; t < TENSORS; t++) {
+    for (int i = 0; i < ELEMENTS; i++) {
+      const double own = shared * (m->hypothesis[0][t][i] - m->gradient[t][i]);
+      m->own[t][i] += own;
+      m->own_again[t][i] += own;
+    }
+  }
+  ot_evidence e = measure(m, OT_BF16);
+  assert_int_equal(ot_attribute_errors(&e, rows).count, 0);
+  e.between = true;
+  assert_int_equal(ot_attribute_errors(&e, rows).count, 0);
+  apply(m, 0, shared);
+  e = measure(m, OT_BF16);
+  assert_int_equal(ot_attribute_errors(&e, rows).count, 0);
+  e.between = true;
+  assert_float_equal(ot_attribute_errors(&e, rows).list[0].factor[0], shared, 0.02);
+}
+
 static void a_common_factor_is_named(void **state) {
   (void)state;
   static const double factors[] = {0.5, 2, 1.01, 1.0 / 65536, 3, -1};
@@ -282,6 +305,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(names_have_kinds_and_layers),
       TEST(sound_gradients_need_no_explanation),
+      TEST(rounding_of_both_records_is_not_in_their_difference),
       TEST(a_common_factor_is_named),
       TEST(a_factor_of_some_tensors_names_them),
       TEST(hypotheses_are_told_apart),

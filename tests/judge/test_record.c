@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: alone. Records of training steps: what their texts say, and the message of each thing that
 // may be wrong with them.
+#include "base/text.h"
 #include "judge/test_record_files.h"
 
 static const float six[] = {0, 1, 2, 3, 4, 5};
@@ -217,7 +218,8 @@ static void refuses_texts_beyond_the_limits(void **state) {
   const int many = (1 << 20) + 1, deep = 3000;
   char *const text = ot_arena_take(&arena, 2 * many + 256);
   write_tensors(0, tensors, 1);
-  int length = sprintf(text, HEAD "\"future\": ");
+  ot_text_format(text, 256, "%s", HEAD "\"future\": ");
+  int64_t length = ot_text_length(text);
   memset(text + length, '[', (size_t)deep);
   write_text(0, text);
   assert_refused(OT_ENVIRONMENT, "maximum parsing depth reached", "rank-00000.json");

@@ -35,6 +35,7 @@ typedef struct ot_evidence {
   ot_arena *arena;
   int num_vectors;  // at most OT_EVIDENCE_MOST
   double unit;      // unit roundoff of the record's gradients: 2^-24 for fp32
+  bool between;     // errors are differences of two records, to which own rounding adds no bias
   int num_tensors;
   int64_t capacity;
   ot_evidence_tensor *tensors;  // [num_tensors] in the order of the backward pass

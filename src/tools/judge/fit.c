@@ -72,9 +72,11 @@ static double independent_spread(const equations *q, const double *scale, int in
   return sqrt(fmax(column[index], 0));
 }
 
-// Two own runs may agree by chance, and share what makes them differ from the recomputed step.
-static double own_spread(double own, double again) {
-  return ot_larger(fabs(own - again), ot_larger(fabs(own), fabs(again)));
+// Two own runs may agree by chance, and share what makes them differ from the recomputed step,
+// which two records share, too.
+static double own_spread(const ot_evidence *e, double own, double again) {
+  const double apart = fabs(own - again);
+  return e->between ? apart : ot_larger(apart, ot_larger(fabs(own), fabs(again)));
 }
 
 double ot_factor_rest(const ot_evidence *e, const ot_factor_request *r, const double *factors,
@@ -123,8 +125,8 @@ bool ot_factor_fit_find(const ot_evidence *e, const ot_factor_request *r, ot_fac
   solve(&q, scale, q.own, own);
   solve(&q, scale, q.again, again);
   for (int i = 0; i < r->count; i++) {
-    out->factor[i] = found[i] - (own[i] + again[i]) / 2;
-    out->spread[i] = ot_larger(own_spread(own[i], again[i]), independent_spread(&q, scale, i));
+    out->factor[i] = found[i] - (e->between ? 0 : (own[i] + again[i]) / 2);
+    out->spread[i] = ot_larger(own_spread(e, own[i], again[i]), independent_spread(&q, scale, i));
   }
   measure_rest(e, r, found, out);
   return true;

@@ -19,6 +19,7 @@ typedef struct ot_factor_request {
 typedef struct ot_factor_fit {
   int count;
   double factor[OT_FIT_MOST];  // [count] of each vector in the error, less that in own rounding
+                               // (between two records: in the error alone)
   double spread[OT_FIT_MOST];  // [count] what rounding alone moves it by: the largest of both own
                                // runs, their difference, and independent roundings of elements
   double rest;                 // largest error that remains on a member, in own errors

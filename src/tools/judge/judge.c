@@ -125,29 +125,29 @@ static void judge_batches(ot_judging *j) {
 
 // ---- loss ----
 
-// The loss of each rank of data parallelism, that of its first rank; false: not recorded.
-static bool find_losses(const ot_judging *j, double *mean, double *low, double *high) {
+bool ot_judging_loss(const ot_judging *j, double *mean, bool *several) {
   int count = 0;
+  double low = INFINITY, high = -INFINITY;
   *mean = 0;
-  *low = INFINITY;
-  *high = -INFINITY;
   for (int rank = 0; rank < j->step.world; rank++) {
     double loss;
     if (!ot_recorded_scalar_of(&j->step, "loss", rank, &loss)) continue;
     *mean += loss;
-    *low = ot_smaller(*low, loss);
-    *high = ot_larger(*high, loss);
+    low = ot_smaller(low, loss);
+    high = ot_larger(high, loss);
     count++;
   }
   *mean /= count > 0 ? count : 1;
+  *several = high > low;
   return count > 0;
 }
 
 void ot_judge_loss(ot_judging *j) {
   static const double logged = 1e-5;  // relative: losses are logged as float32 sums
-  double mean, low, high;
+  double mean;
+  bool several;
   j->loss = NAN;
-  if (!find_losses(j, &mean, &low, &high)) return;
+  if (!ot_judging_loss(j, &mean, &several)) return;
   const double right = j->losses[0];
   const double own = ot_larger(ot_larger(fabs(j->losses[1] - right), fabs(j->losses[2] - right)),
                                logged * fabs(right) / OT_RATIO_FINE);
@@ -155,7 +155,7 @@ void ot_judge_loss(ot_judging *j) {
   const bool agrees = ratio <= OT_RATIO_FINE;
   ot_judge_add_part(j->report, "loss", agrees,
                     "%.7g recorded%s, %.7g recomputed (%.2g x own error)", mean,
-                    high > low ? " (mean of ranks)" : "", right, ratio);
+                    several ? " (mean of ranks)" : "", right, ratio);
   j->loss_own = own;
   if (!agrees) j->loss = mean;
 }
@@ -190,25 +190,45 @@ void ot_judge_explain_loss(ot_judging *j) {
 
 // ---- autocast ----
 
+static bool is_far(const ot_judging *j, double far) {
+  return ot_evidence_typical_ratio(&j->evidence, j->arena) > far;
+}
+
 // Float32 weights do not say whether matrix products were made in bf16. If they were, all gradients
 // are far from float32 rounding, and at that of bf16. An error that a hypothesis leaves at float32
 // rounding is no rounding, however small it is beside that of bf16.
-static ot_status try_autocast(ot_judging *j) {
+static bool try_autocast(ot_judging *j) {
   static const double far = 100;
   const bool open = j->request->type == OT_JUDGE_AUTO && j->type == OT_PLAIN_F32;
-  if (!open || ot_evidence_typical_ratio(&j->evidence, j->arena) < far) return OT_OK;
-  if (ot_judge_explains_errors(j)) return OT_OK;
-  const ot_judging as_float = *j;
+  if (!open || !is_far(j, far) || ot_judge_explains_errors(j)) return false;
   j->type = OT_PLAIN_AUTOCAST;
   j->base = OT_PLAIN_F32;
-  OT_TRY(ot_judge_measure(j));
-  if (ot_evidence_typical_ratio(&j->evidence, j->arena) > OT_RATIO_FINE) *j = as_float;
+  return true;
+}
+
+ot_status ot_judged_pass_measure(ot_judged_pass *p) {
+  OT_TRY(ot_judge_measure(p));
+  ot_judged_pass *const as_float = ot_arena_take(p->judgings[0].arena, sizeof *as_float);
+  bool tried[2] = {false}, fits = false;
+  *as_float = *p;
+  for (int i = 0; i < p->count; i++) tried[i] = try_autocast(&p->judgings[i]);
+  if (!tried[0] && !tried[1]) return OT_OK;
+  OT_TRY(ot_judge_measure(p));
+  for (int i = 0; i < p->count; i++) {
+    if (!tried[i]) continue;
+    if (is_far(&p->judgings[i], OT_RATIO_FINE)) {
+      p->judgings[i] = as_float->judgings[i];
+    } else {
+      fits = true;
+    }
+  }
+  if (!fits) *p = *as_float;
   return OT_OK;
 }
 
 // ---- the record ----
 
-static ot_status read_step(ot_judging *j) {
+ot_status ot_judging_open(ot_judging *j) {
   OT_TRY(ot_recorded_read(j->request->record, j->arena, &j->step));
   OT_TRY(ot_assemble_rows(&j->step, j->arena, &j->recorded));
   OT_CHECK(j->recorded.count > 0, OT_USAGE, "%s: the record has no batch", j->step.path);
@@ -220,14 +240,8 @@ static ot_status read_step(ot_judging *j) {
   return OT_OK;
 }
 
-ot_status ot_judge_record(const ot_judge_request *request, ot_arena *arena, ot_judge_report *out) {
-  ot_judging *const j = ot_arena_take(arena, sizeof *j);
-  *out = (ot_judge_report){.arena = arena, .verdict = OT_VERDICT_CLEAN};
-  *j = (ot_judging){.request = request, .arena = arena, .report = out};
-  OT_TRY(read_step(j));
-  OT_TRY(ot_judge_measure(j));
-  OT_TRY(try_autocast(j));
-  out->step = step_in_words(j);
+ot_status ot_judging_conclude(ot_judging *j) {
+  j->report->step = step_in_words(j);
   judge_batches(j);
   ot_judge_loss(j);
   ot_judge_gradients(j);
@@ -235,6 +249,17 @@ ot_status ot_judge_record(const ot_judge_request *request, ot_arena *arena, ot_j
   ot_judge_norm(j);
   OT_TRY(ot_judge_update(j));
   for (int i = 0; i < j->step.num_notes; i++)
-    ot_judge_add_part(out, "note", true, "%s", j->step.notes[i]);
+    ot_judge_add_part(j->report, "note", true, "%s", j->step.notes[i]);
   return OT_OK;
+}
+
+ot_status ot_judge_record(const ot_judge_request *request, ot_arena *arena, ot_judge_report *out) {
+  ot_judged_pass *const p = ot_arena_take(arena, sizeof *p);
+  ot_judging *const j = &p->judgings[0];
+  *out = (ot_judge_report){.arena = arena, .verdict = OT_VERDICT_CLEAN};
+  *j = (ot_judging){.request = request, .arena = arena, .report = out};
+  p->count = 1;
+  OT_TRY(ot_judging_open(j));
+  OT_TRY(ot_judged_pass_measure(p));
+  return ot_judging_conclude(j);
 }

@@ -189,8 +189,7 @@ static void find_weights(ot_judging *j, const ot_attribution *a) {
 // From OT_RATIO_FINDING on; below, the record does not decide.
 static void find_unexplained(ot_judging *j, const ot_attribution *a) {
   const char *const tensors = ot_words_of_tensors(&j->evidence, a->members, j->arena);
-  // Rounding may choose other experts, whose gradients are then others.
-  if (j->base == OT_PLAIN_F32 && j->own.model.moe.num_experts > 0) {
+  if (ot_judging_may_reroute(j)) {
     ot_judge_leave_open(j->report,
                         "%s: up to %.3g x own error, which other choices of experts explain, too "
                         "(record in fp32)",
@@ -236,22 +235,20 @@ static void find_attribution(ot_judging *j, const ot_attribution *a) {
 
 // Whether a hypothesis moves a gradient by more than rounding of the recomputed one: rotations, for
 // one, do not see where positions begin.
-static bool has_effect(const ot_judging *j, int vector) {
+static bool has_effect(const ot_judging *j, const ot_evidence *e, int vector) {
   const double unit = j->base == OT_PLAIN_F64 ? 1e-9 : 1e-5;
   double moved = 0, length = 0;
-  for (int t = 0; t < j->evidence.num_tensors; t++) {
-    const ot_evidence_tensor *const at = &j->evidence.tensors[t];
-    moved += ot_evidence_product(&j->evidence, at, vector, vector);
-    length += ot_evidence_product(&j->evidence, at, OT_EVIDENCE_GRADIENT, OT_EVIDENCE_GRADIENT);
+  for (int t = 0; t < e->num_tensors; t++) {
+    const ot_evidence_tensor *const at = &e->tensors[t];
+    moved += ot_evidence_product(e, at, vector, vector);
+    length += ot_evidence_product(e, at, OT_EVIDENCE_GRADIENT, OT_EVIDENCE_GRADIENT);
   }
   return moved > unit * unit * length;
 }
 
-// Their vectors are rounding, which explains rounding: they become zero.
-static void clear_inert(ot_judging *j) {
-  ot_evidence *const e = &j->evidence;
+void ot_judging_clear_inert(const ot_judging *j, ot_evidence *e) {
   for (int v = OT_EVIDENCE_HYPOTHESES; v < e->num_vectors; v++) {
-    if (has_effect(j, v)) continue;
+    if (has_effect(j, e, v)) continue;
     for (int t = 0; t < e->num_tensors; t++) {
       for (int k = 0; k < e->num_vectors; k++)
         e->tensors[t].products[v * e->num_vectors + k] =
@@ -261,7 +258,7 @@ static void clear_inert(ot_judging *j) {
 }
 
 bool ot_judge_explains_errors(ot_judging *j) {
-  clear_inert(j);
+  ot_judging_clear_inert(j, &j->evidence);
   const ot_attributions found = ot_attribute_errors(&j->evidence, j->hypotheses);
   for (int i = 0; i < found.count; i++) {
     if (found.list[i].kind == OT_UNEXPLAINED) return false;
@@ -297,7 +294,7 @@ static void add_sensitivities(ot_judging *j) {
   ot_judge_add_sensitivity(j->report, "factor",
                            ot_attribution_sensitivity(&j->evidence, OT_EVIDENCE_GRADIENT));
   for (int i = 0; i < j->num_hypotheses; i++) {
-    if (!has_effect(j, OT_EVIDENCE_HYPOTHESES + i)) continue;
+    if (!has_effect(j, &j->evidence, OT_EVIDENCE_HYPOTHESES + i)) continue;
     const double least = ot_attribution_sensitivity(&j->evidence, OT_EVIDENCE_HYPOTHESES + i);
     ot_judge_add_sensitivity(j->report, j->hypotheses[i].fault, least);
     if (j->hypotheses[i].form == OT_FAULT_WHOLE && isfinite(least) && least > whole)
@@ -319,14 +316,25 @@ static void add_part(ot_judging *j, bool agrees) {
                     ot_evidence_typical_ratio(&j->evidence, j->arena));
 }
 
+void ot_judge_add_tensors(ot_judge_report *r, const ot_evidence *e) {
+  r->num_tensors = e->num_tensors;
+  r->tensors = ot_arena_array(e->arena, e->num_tensors + 1, sizeof *r->tensors);
+  for (int t = 0; t < e->num_tensors; t++) {
+    const ot_evidence_tensor *const from = &e->tensors[t];
+    const double ratio = from->not_finite > 0 ? INFINITY : ot_evidence_ratio(e, from);
+    r->tensors[t] = (ot_judged_tensor){from->name, from->kind, from->layer, ratio};
+  }
+}
+
 void ot_judge_gradients(ot_judging *j) {
+  ot_judge_add_tensors(j->report, &j->evidence);  // as recorded: copies are summed further down
   if (j->missing > 0)
     ot_judge_leave_open(j->report, "%lld tensors have no recorded gradient, %s among them",
                         (long long)j->missing, j->first_missing);
   if (j->evidence.num_tensors == 0) return;
   judge_all_copies(j);
   find_not_finite(j);
-  clear_inert(j);
+  ot_judging_clear_inert(j, &j->evidence);
   const ot_attributions found = ot_attribute_errors(&j->evidence, j->hypotheses);
   bool agrees = true;
   for (int i = 0; i < found.count; i++) agrees = agrees && all_usual(j, &found.list[i]);

@@ -41,6 +41,50 @@ typedef struct ot_judging {
   const char *first_missing;
 } ot_judging;
 
+// Records that are measured while their step is computed once.
+typedef struct ot_judged_pass {
+  int count;  // 1, or 2 records of one step
+  ot_judging judgings[2];
+  // With two records:
+  bool same_batches;    // the same rows are in the same batches of the same ranks
+  ot_evidence between;  // gradients of the second less those of the first, where both have them, in
+                        // own errors of the record with the coarser type
+  int64_t *differing;   // [between.num_tensors] elements whose values are not equal
+  int64_t differing_capacity;
+} ot_judged_pass;
+
+// Reads a record: everything that precedes the computation.
+ot_status ot_judging_open(ot_judging *judging);
+
+// Computes the step again and measures all gradients: in the types that the weights say, and if
+// these are float32 and do not fit, with matrix products in bf16.
+ot_status ot_judged_pass_measure(ot_judged_pass *pass);
+
+// Reaches the verdict from what was measured.
+ot_status ot_judging_conclude(ot_judging *judging);
+
+// Whether rounding may choose other experts for some tokens, whose gradients are then others.
+static inline bool ot_judging_may_reroute(const ot_judging *judging) {
+  return (judging->type == OT_PLAIN_BF16 || judging->type == OT_PLAIN_AUTOCAST) &&
+         judging->own.model.moe.num_experts > 0;
+}
+
+// Whether two recorded values are the same, NaN included.
+static inline bool ot_judged_equal(double a, double b) { return a == b || (a != a && b != b); }
+
+// The record of both whose type is coarser; the first one if they are the same.
+const ot_judging *ot_judged_pass_coarser(const ot_judged_pass *pass);
+
+// Lists the tensors with their errors in the report.
+void ot_judge_add_tensors(ot_judge_report *report, const ot_evidence *evidence);
+
+// The mean of the losses that ranks recorded. False: none did; *several: they differ.
+bool ot_judging_loss(const ot_judging *judging, double *mean, bool *several);
+
+// Makes the vectors of hypotheses that move no gradient zero: they are rounding, which explains
+// rounding.
+void ot_judging_clear_inert(const ot_judging *judging, ot_evidence *evidence);
+
 // "tp", "tp and cp": axes by their bits; null: none.
 const char *ot_judging_axes(const ot_judging *judging, uint32_t axes);
 
@@ -48,8 +92,8 @@ const char *ot_judging_axes(const ot_judging *judging, uint32_t axes);
 // its evidence. False if there is no such finding.
 bool ot_judging_add_consequence(ot_judging *judging, const char *axes, const char *consequence);
 
-// Computes the step again and measures all gradients.
-ot_status ot_judge_measure(ot_judging *judging);
+// Computes the step again once, in the types that the judgings have.
+ot_status ot_judge_measure(ot_judged_pass *pass);
 
 // Whether hypotheses and factors explain all errors of the gradients that were measured.
 bool ot_judge_explains_errors(ot_judging *judging);

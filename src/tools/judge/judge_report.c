@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/text_builder.h"
+#include "judge/report_parts.h"
 
 // ---- what is added ----
 
@@ -51,7 +52,9 @@ void ot_judge_leave_open(ot_judge_report *r, const char *why, ...) {
 // ---- text ----
 
 static void print_finding(const ot_judge_finding *f, int number, ot_text_builder *out) {
-  ot_text_appendf(out, "finding %d: %s", number, f->what);
+  ot_text_appendf(out, "finding %d", number);
+  if (f->record > 0) ot_text_appendf(out, " in record %d", f->record);
+  ot_text_appendf(out, ": %s", f->what);
   if (f->axis) ot_text_appendf(out, " over %s", f->axis);
   if (f->factor) ot_text_appendf(out, ", factor %s", f->factor);
   if (f->tensors) ot_text_appendf(out, ", %s", f->tensors);
@@ -73,18 +76,30 @@ static void print_sensitivities(const ot_judge_report *r, ot_text_builder *out) 
   ot_text_put(out, "\n");
 }
 
+void ot_judge_report_put_parts(const ot_judge_report *r, ot_text_builder *out) {
+  for (int i = 0; i < r->num_parts; i++) {
+    ot_text_appendf(out, "  %-9s %-72s %s\n", r->parts[i].name, r->parts[i].words,
+                    r->parts[i].agrees ? "agrees" : "DIFFERS");
+  }
+}
+
+void ot_judge_report_put_findings(const ot_judge_report *r, ot_text_builder *out) {
+  for (int i = 0; i < r->num_findings; i++) print_finding(&r->findings[i], i + 1, out);
+}
+
+void ot_judge_report_put_verdict(const ot_judge_report *r, ot_text_builder *out) {
+  print_sensitivities(r, out);
+  ot_text_appendf(out, "verdict: %s", ot_verdict_name(r->verdict));
+  if (r->open) ot_text_appendf(out, "; not decided: %s", r->open);
+  ot_text_put(out, "\n");
+}
+
 const char *ot_judge_report_print(const ot_judge_report *r) {
   ot_text_builder out = {.arena = r->arena};
   ot_text_appendf(&out, "judge: %s\n", r->step);
-  for (int i = 0; i < r->num_parts; i++) {
-    ot_text_appendf(&out, "  %-9s %-72s %s\n", r->parts[i].name, r->parts[i].words,
-                    r->parts[i].agrees ? "agrees" : "DIFFERS");
-  }
-  for (int i = 0; i < r->num_findings; i++) print_finding(&r->findings[i], i + 1, &out);
-  print_sensitivities(r, &out);
-  ot_text_appendf(&out, "verdict: %s", ot_verdict_name(r->verdict));
-  if (r->open) ot_text_appendf(&out, "; not decided: %s", r->open);
-  ot_text_put(&out, "\n");
+  ot_judge_report_put_parts(r, &out);
+  ot_judge_report_put_findings(r, &out);
+  ot_judge_report_put_verdict(r, &out);
   return ot_text_builder_text(&out);
 }
 
@@ -95,6 +110,7 @@ static void write_findings(const ot_judge_report *r, ot_json_writer *w) {
   for (int i = 0; i < r->num_findings; i++) {
     const ot_judge_finding *const f = &r->findings[i];
     ot_json_object(w, NULL);
+    if (f->record > 0) ot_json_integer(w, "record", f->record);
     ot_json_text(w, "what", f->what);
     ot_json_text(w, "tensors", f->tensors);
     ot_json_text(w, "axis", f->axis);
@@ -107,31 +123,46 @@ static void write_findings(const ot_judge_report *r, ot_json_writer *w) {
   ot_json_end(w);
 }
 
+void ot_judge_report_write(const ot_judge_report *r, ot_json_writer *w) {
+  ot_json_text(w, "verdict", ot_verdict_name(r->verdict));
+  ot_json_text(w, "step", r->step);
+  ot_json_array(w, "parts");
+  for (int i = 0; i < r->num_parts; i++) {
+    ot_json_object(w, NULL);
+    ot_json_text(w, "name", r->parts[i].name);
+    ot_json_boolean(w, "agrees", r->parts[i].agrees);
+    ot_json_text(w, "words", r->parts[i].words);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+  write_findings(r, w);
+  ot_json_object(w, "sensitivity");
+  for (int i = 0; i < r->num_sensitivities; i++) {
+    ot_json_real(w, r->sensitivities[i].what, r->sensitivities[i].factor);
+  }
+  ot_json_end(w);
+  if (r->num_figures > 0) ot_json_object(w, "figures");
+  for (int i = 0; i < r->num_figures; i++) ot_json_real(w, r->figures[i].name, r->figures[i].value);
+  if (r->num_figures > 0) ot_json_end(w);
+  ot_json_text(w, "not_decided", r->open);
+}
+
+void ot_judge_report_write_tensors(const ot_judge_report *r, ot_json_writer *w) {
+  ot_json_array(w, "tensors");
+  for (int t = 0; t < r->num_tensors; t++) {
+    ot_json_object(w, NULL);
+    ot_json_text(w, "name", r->tensors[t].name);
+    ot_json_real(w, "ratio", r->tensors[t].ratio);
+    ot_json_end(w);
+  }
+  ot_json_end(w);
+}
+
 const char *ot_judge_report_json(const ot_judge_report *r) {
   ot_json_writer w = ot_json_begin(r->arena, 2);
   ot_json_object(&w, NULL);
-  ot_json_text(&w, "verdict", ot_verdict_name(r->verdict));
-  ot_json_text(&w, "step", r->step);
-  ot_json_array(&w, "parts");
-  for (int i = 0; i < r->num_parts; i++) {
-    ot_json_object(&w, NULL);
-    ot_json_text(&w, "name", r->parts[i].name);
-    ot_json_boolean(&w, "agrees", r->parts[i].agrees);
-    ot_json_text(&w, "words", r->parts[i].words);
-    ot_json_end(&w);
-  }
-  ot_json_end(&w);
-  write_findings(r, &w);
-  ot_json_object(&w, "sensitivity");
-  for (int i = 0; i < r->num_sensitivities; i++) {
-    ot_json_real(&w, r->sensitivities[i].what, r->sensitivities[i].factor);
-  }
-  ot_json_end(&w);
-  if (r->num_figures > 0) ot_json_object(&w, "figures");
-  for (int i = 0; i < r->num_figures; i++)
-    ot_json_real(&w, r->figures[i].name, r->figures[i].value);
-  if (r->num_figures > 0) ot_json_end(&w);
-  ot_json_text(&w, "not_decided", r->open);
+  ot_judge_report_write(r, &w);
+  if (r->num_figures == 0) ot_judge_report_write_tensors(r, &w);
   ot_json_end(&w);
   return w.text;
 }

@@ -12,7 +12,16 @@ typedef struct ot_judged_part {
   bool agrees;
 } ot_judged_part;
 
+// The recorded gradient of a tensor.
+typedef struct ot_judged_tensor {
+  const char *name;  // "model.layers.3.mlp.up_proj.weight"
+  const char *kind;  // "model.layers.*.mlp.up_proj.weight"
+  int layer;         // -1: in no layer
+  double ratio;      // its error in own errors; infinite: a number of it is not finite
+} ot_judged_tensor;
+
 typedef struct ot_judge_finding {
+  int record;            // of two: 1 or 2; 0: of the only one, or between both
   const char *what;      // the class, one word: "missing_reduction"
   const char *tensors;   // in words, or null: the step as a whole
   const char *axis;      // of the mesh: "tp"; or null
@@ -39,11 +48,12 @@ typedef struct ot_judge_report {
   const char *step;  // a line: model, software, mesh, batch, types
   ot_verdict verdict;
   const char *open;  // what could not be checked and what would decide it, or null
-  int num_parts, num_findings, num_sensitivities, num_figures;
+  int num_parts, num_findings, num_sensitivities, num_figures, num_tensors;
   ot_judged_part *parts;          // [num_parts]
   ot_judge_finding *findings;     // [num_findings]
   ot_sensitivity *sensitivities;  // [num_sensitivities]
   ot_judge_figure *figures;       // [num_figures]
+  ot_judged_tensor *tensors;      // [num_tensors] in the order of the backward pass
   int64_t parts_capacity, findings_capacity, sensitivities_capacity, figures_capacity;
 } ot_judge_report;
 

@@ -8,7 +8,7 @@
 #include "judge/hypothesis.h"
 #include "judge/recorded.h"
 
-enum { OT_RECOMPUTATION_STREAMS = 32 };  // at most
+enum { OT_RECOMPUTATION_STREAMS = 64 };  // at most
 
 // One way to compute the step.
 typedef struct ot_recomputation_stream {

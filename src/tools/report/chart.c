@@ -39,6 +39,12 @@ void ot_chart_text(ot_text_builder *out, const char *class, double x, double y, 
   ot_text_put(out, "</text>\n");
 }
 
+void ot_chart_slanted(ot_text_builder *out, double x, double y, const char *text) {
+  ot_text_appendf(out, "<text class=\"dim\" transform=\"translate(%.1f %.1f) rotate(-32)\">", x, y);
+  ot_markup_text(out, text);
+  ot_text_put(out, "</text>\n");
+}
+
 enum { KEY_COLUMNS = 3, KEY_ROW = 22, KEY_LEFT = 8, KEY_BOX = 11 };
 
 double ot_chart_keys_height(int count) {

@@ -27,6 +27,9 @@ void ot_chart_line(ot_text_builder *out, const char *class, ot_box box);
 // By `class`, texts start at x, end there ("e"), or are centred there ("m").
 void ot_chart_text(ot_text_builder *out, const char *class, double x, double y, const char *text);
 
+// A text that ends upwards to the right of (x, y), where it starts: a narrow column's heading.
+void ot_chart_slanted(ot_text_builder *out, double x, double y, const char *text);
+
 // A legend in the drawing, in rows of three keys from `y` on: a box of a class, a name and a value.
 typedef struct ot_chart_key {
   const char *class, *name, *value;

@@ -54,3 +54,11 @@ void ot_page_fold(ot_text_builder *out, const char *what) {
 }
 
 void ot_page_fold_end(ot_text_builder *out) { ot_text_put(out, "</div></details>\n"); }
+
+void ot_page_text(ot_text_builder *out, const char *what, const char *text) {
+  ot_page_fold(out, what);
+  ot_text_put(out, "<pre>");
+  ot_markup_text(out, text);
+  ot_text_put(out, "</pre>\n");
+  ot_page_fold_end(out);
+}

@@ -30,3 +30,6 @@ void ot_page_tile(ot_text_builder *out, const char *figure, const char *what);
 // A table that is unfolded by a click on `what`.
 void ot_page_fold(ot_text_builder *out, const char *what);
 void ot_page_fold_end(ot_text_builder *out);
+
+// Lines of text that are unfolded in the same way, as they are printed.
+void ot_page_text(ot_text_builder *out, const char *what, const char *text);

@@ -76,17 +76,7 @@ static void put_tiles(const html *h) {
 static void put_report(const html *h) {
   ot_text_builder text = {.arena = h->arena};
   ot_run_report(h->page, &text);
-  ot_page_fold(h->out, "The report as text");
-  ot_text_put(h->out, "<pre>");
-  for (const char *at = ot_text_builder_text(&text); *at != '\0';) {
-    int64_t length = 0;
-    while (at[length] != '\0' && at[length] != '\n') length++;
-    ot_markup_text(h->out, ot_arena_text(h->arena, at, length));
-    ot_text_put(h->out, "\n");
-    at += length + (at[length] == '\n');
-  }
-  ot_text_put(h->out, "</pre>\n");
-  ot_page_fold_end(h->out);
+  ot_page_text(h->out, "The report as text", ot_text_builder_text(&text));
 }
 
 static void put_summary(const html *h) {
