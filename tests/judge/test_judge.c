@@ -96,13 +96,72 @@ static void wrong_losses_are_named(void **state) {
   }
 }
 
+// ---- activations and choices of experts ----
+
+// Layer 1 of 3 has a hundred times the epsilon in its first norm.
+static void the_layer_of_a_fault_is_named(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(fixture("moe_epsilon"));
+  const ot_judge_finding *const f = find(&report, "gradient");
+  assert_non_null(strstr(f->evidence, "the forward pass departs in layer 1 ("));
+  assert_non_null(strstr(f->evidence, "agrees in the 2 others"));
+  assert_non_null(strstr(f->advice, "--layers 1..1"));
+}
+
+static ot_judge_report judge_layers(const char *path, int first, int last) {
+  ot_judge_report report;
+  const ot_judge_layers layers = {first, last};
+  const ot_judge_request request = {.record = path, .layers = &layers, .threads = 1};
+  if (ot_judge_record(&request, &arena, &report) != OT_OK) fail_msg("%s", ot_fail_message());
+  return report;
+}
+
+static void layers_are_judged_alone(void **state) {
+  (void)state;
+  const ot_judge_report faulty = judge_layers(fixture("moe_epsilon"), 1, 1);
+  assert_int_equal(faulty.verdict, OT_VERDICT_FINDING);
+  for (int layer = 0; layer < 3; layer += 2) {
+    const ot_judge_report report = judge_layers(fixture("moe_epsilon"), layer, layer);
+    if (report.verdict != OT_VERDICT_CLEAN) fail_msg("%s", ot_judge_report_print(&report));
+  }
+}
+
+static void layers_without_activations_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *record;
+    int first, last;
+    const char *message;
+  } cases[] = {{"llama_fp32", 1, 1, "need act of layer 0; batch 0"},
+               {"llama_fp32", 0, 7, "0 <= A <= B <= 1"},
+               {"moe_epsilon", 2, 1, "0 <= A <= B <= 2"}};
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    const ot_judge_layers layers = {cases[i].first, cases[i].last};
+    const ot_judge_request request = {
+        .record = fixture(cases[i].record), .layers = &layers, .threads = 1};
+    ot_judge_report report;
+    assert_int_equal(ot_judge_record(&request, &arena, &report), OT_USAGE);
+    assert_non_null(strstr(ot_fail_message(), cases[i].message));
+  }
+}
+
+// With the recorded choices, rounding of bf16 does not make the verdict inconclusive.
+static void recorded_choices_of_experts_are_used(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(fixture("moe_bf16"));
+  if (report.verdict != OT_VERDICT_CLEAN) fail_msg("%s", ot_judge_report_print(&report));
+  assert_non_null(strstr(ot_judge_report_print(&report), "0 beyond rounding"));
+}
+
 // ---- planted faults ----
 
-// A copy of llama_fp32, whose tensors `change` edits, and whose text has `from` replaced by `to`,
-// of the same length.
+static const char *planted = "llama_fp32";
+
+// A copy of the record `planted`, whose tensors `change` edits, and whose text has `from` replaced
+// by `to`, of the same length.
 static const char *plant(edit *change, const char *from, const char *to) {
   const planted_text text = {"rank-00000.json", from, to};
-  return plant_record(fixture("llama_fp32"), scratch_path(directory, "record"), change,
+  return plant_record(fixture(planted), scratch_path(directory, "record"), change,
                       from ? &text : NULL);
 }
 
@@ -110,6 +169,28 @@ static bool is_gradient(const char *key) { return strncmp(key, "grad/", 5) == 0;
 
 static void halve(const char *key, float *values, int64_t count) {
   for (int64_t i = 0; i < count && is_gradient(key); i++) values[i] *= 0.5f;
+}
+
+// The two experts of four that token 3 is not sent to.
+static void send_elsewhere(const char *key, float *values, int64_t count) {
+  int32_t *const routes = (int32_t *)(void *)values;
+  if (strcmp(key, "routes/0.model.layers.1.mlp.gate") != 0) return;
+  assert_int_equal(count, 48);
+  const int32_t a = routes[6], b = routes[7];
+  int to = 6;
+  for (int32_t e = 0; e < 4; e++)
+    if (e != a && e != b) routes[to++] = e;
+}
+
+static void choices_beyond_rounding_are_named(void **state) {
+  (void)state;
+  planted = "moe_bf16";
+  const ot_judge_report report = judge(plant(send_elsewhere, NULL, NULL));
+  planted = "llama_fp32";
+  assert_int_equal(report.verdict, OT_VERDICT_FINDING);
+  const char *const text = ot_judge_report_print(&report);
+  assert_non_null(strstr(text, "1 beyond rounding"));
+  assert_non_null(strstr(text, "token 3 of batch 0, data rank 0, in layer 1"));
 }
 
 static void a_common_factor_is_named(void **state) {
@@ -208,6 +289,11 @@ int main(void) {
       TEST(sound_records_are_clean),
       TEST(a_missing_reduction_is_named),
       TEST(wrong_losses_are_named),
+      TEST(the_layer_of_a_fault_is_named),
+      TEST(layers_are_judged_alone),
+      TEST(layers_without_activations_are_refused),
+      TEST(recorded_choices_of_experts_are_used),
+      TEST(choices_beyond_rounding_are_named),
       TEST(a_common_factor_is_named),
       TEST(gradients_that_are_zero_are_a_factor_of_zero),
       TEST(weights_in_a_gradient_are_named),

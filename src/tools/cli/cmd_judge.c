@@ -70,24 +70,44 @@ static ot_status print_result(const ot_options *options, const result *r) {
   return OT_OK;
 }
 
+// "A..B"; *given is false without the option.
+static ot_status read_layers(const ot_options *options, ot_judge_layers *layers, bool *given) {
+  const char *const text = ot_options_text(options, "layers");
+  int end = 0;
+  *given = text != NULL;
+  if (!text) return OT_OK;
+  const int found = sscanf(text, "%6d..%6d%n", &layers->first, &layers->last, &end);
+  OT_CHECK(found == 2 && text[end] == '\0', OT_USAGE,
+           "--layers: \"%s\" is not A..B, the numbers of the first and the last layer from 0 on",
+           text);
+  return OT_OK;
+}
+
 static ot_status judge_records(const ot_options *options, result *out) {
-  const ot_judge_request request = {.record = ot_options_argument(options, 0),
-                                    .type = (ot_judge_type)ot_options_choice(options, "type"),
-                                    .threads = ot_host_threads(1),
-                                    .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
   const int count = ot_options_num_arguments(options);
+  ot_judge_layers layers = {0, 0};
+  bool some;
   OT_CHECK(count <= 2, OT_USAGE,
            "judge: one record or two, or logprobs A.jsonl B.jsonl [CHECKPOINT]; got %d arguments",
            count);
+  OT_TRY(read_layers(options, &layers, &some));
+  OT_CHECK(!some || count == 1, OT_USAGE, "judge: --layers is for one record; got %d", count);
+  const ot_judge_request request = {.record = ot_options_argument(options, 0),
+                                    .type = (ot_judge_type)ot_options_choice(options, "type"),
+                                    .layers = some ? &layers : NULL,
+                                    .threads = ot_host_threads(1),
+                                    .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
   return count > 1 ? judge_both(options, &request, out) : judge_one(options, &request, out);
 }
 
 static ot_status judge_logprobs(const ot_options *options, result *out) {
+  static const char *const of_records[] = {"html", "layers"};
   ot_judge_report *const report = ot_arena_take(out->page.arena, sizeof *report);
   const int count = ot_options_num_arguments(options);
   OT_CHECK(count >= 3, OT_USAGE, "judge logprobs: needs two files: A.jsonl B.jsonl [CHECKPOINT]");
-  OT_CHECK(!ot_options_text(options, "html"), OT_USAGE,
-           "judge logprobs: --html is for records of a step");
+  for (int i = 0; i < OT_COUNT(of_records); i++)
+    OT_CHECK(!ot_options_text(options, of_records[i]), OT_USAGE,
+             "judge logprobs: --%s is for records of a step", of_records[i]);
   const ot_judge_logprobs_request request = {
       .path = {ot_options_argument(options, 1), ot_options_argument(options, 2)},
       .checkpoint = count > 3 ? ot_options_argument(options, 3) : NULL,
@@ -118,6 +138,8 @@ static const ot_option rows[] = {
      .help = "also write a page with a map of the errors of all tensors, without scripts"},
     {"tokens", OT_OPTION_INTEGER, "N", "16384", 1, 1 << 22,
      .help = "logprobs: tokens to compute again, whole texts"},
+    {"layers", OT_OPTION_TEXT, "A..B",
+     .help = "judge these layers only, from 0 on, by recorded activations"},
 };
 
 const ot_verb ot_verb_judge = {
@@ -134,6 +156,10 @@ const ot_verb ot_verb_judge = {
         "record, and under each hypothesis of a fault. Loss, gradients, copies on ranks, norm,\n"
         "clipping and update are compared; differences beyond the judge's own rounding are named:\n"
         "class, tensors, axis, factor. The smallest fault that would have shown is always stated.\n"
+        "Recorded outputs of layers and their gradients name the layer in which a step departs;\n"
+        "recorded choices of experts are used. With --layers A..B, layers A to B are computed "
+        "from\n"
+        "the recorded output of layer A - 1 and the gradient of that of layer B, nothing else.\n"
         "RECORD2 is another record of the same step: of another layout, version or run. Both are\n"
         "judged, and compared: which tensors differ, whether that is rounding, whether the step\n"
         "repeats, and which of the two departs from the recomputed one. Records of different "
@@ -149,6 +175,7 @@ const ot_verb ot_verb_judge = {
         "  orthant judge records/step0\n"
         "  orthant judge records/step0 --type autocast --json\n"
         "  orthant judge records/step0-tp2 records/step0-dp2\n"
+        "  orthant judge records/step0 --layers 3..3\n"
         "  orthant judge records/step0 --html verdict.html\n"
         "  orthant judge logprobs vllm.jsonl trainer.jsonl model --json",
     .options = rows,

@@ -12,9 +12,9 @@
 enum { LOAD_BYTES = 1 << 15, IGNORED = -100, NONE = -1 };
 
 const char *ot_field_label(const ot_row_building *b, const ot_recorded_tensor *field) {
-  return ot_arena_format(b->arena, "%s: tensor batch/%d.%s",
-                         b->step->ranks[field->pieces[0].rank].tensor_file, field->micro,
-                         field->name);
+  return ot_arena_format(b->arena, "%s: tensor %s/%d.%s",
+                         b->step->ranks[field->pieces[0].rank].tensor_file,
+                         ot_recorded_kind_name(field->kind), field->micro, field->name);
 }
 
 static int64_t integer_at(ot_dtype dtype, const void *block, int64_t i) {

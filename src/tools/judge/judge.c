@@ -55,6 +55,18 @@ static void build_rows(ot_judging *j) {
   j->own.losses = OT_PLAIN_MAIN;
 }
 
+// Padding is documents without a target: software computes it as it likes.
+static void find_judged_rows(ot_judging *j) {
+  const ot_plain_batch *const b = &j->own.rows.batch;
+  bool *const targets = ot_arena_array(j->arena, b->rows, sizeof *targets);
+  bool *const judged = ot_arena_array(j->arena, b->rows, sizeof *judged);
+  for (int64_t r = 0; r < b->rows; r++) {
+    if (b->targets[r] >= 0) targets[b->first[r]] = true;
+  }
+  for (int64_t r = 0; r < b->rows; r++) judged[r] = targets[b->first[r]];
+  j->judged = judged;
+}
+
 static ot_dtype weight_type(const ot_recorded_step *step) {
   for (int64_t i = 0; i < step->num_tensors; i++) {
     if (step->tensors[i].kind == OT_RECORDED_WEIGHT) return step->tensors[i].dtype;
@@ -235,19 +247,33 @@ ot_status ot_judging_open(ot_judging *j) {
   build_rows(j);
   choose_types(j);
   list_sizes(j);
+  find_judged_rows(j);
+  OT_TRY(ot_judge_layers_check(j));
+  OT_TRY(ot_judge_routes_read(j));
   j->num_hypotheses = ot_hypotheses_list(&j->own, j->arena, OT_JUDGE_HYPOTHESES, j->cases);
   for (int i = 0; i < j->num_hypotheses; i++) j->hypotheses[i] = *j->cases[i].hypothesis;
   return OT_OK;
 }
 
+static ot_status judge_parts(ot_judging *j) {
+  const bool whole = !j->request->layers;
+  if (whole) ot_judge_loss(j);
+  ot_judge_gradients(j);
+  ot_judge_origin(j);
+  ot_judge_routes(j);
+  if (!whole) {
+    ot_judge_layers_part(j);
+    return OT_OK;
+  }
+  ot_judge_explain_loss(j);
+  ot_judge_norm(j);
+  return ot_judge_update(j);
+}
+
 ot_status ot_judging_conclude(ot_judging *j) {
   j->report->step = step_in_words(j);
   judge_batches(j);
-  ot_judge_loss(j);
-  ot_judge_gradients(j);
-  ot_judge_explain_loss(j);
-  ot_judge_norm(j);
-  OT_TRY(ot_judge_update(j));
+  OT_TRY(judge_parts(j));
   for (int i = 0; i < j->step.num_notes; i++)
     ot_judge_add_part(j->report, "note", true, "%s", j->step.notes[i]);
   return OT_OK;

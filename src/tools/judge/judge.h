@@ -18,9 +18,14 @@ typedef enum ot_judge_type {
 // "auto", "fp32", "bf16", "autocast".
 extern const char *const ot_judge_type_names[OT_JUDGE_TYPES + 1];
 
+typedef struct ot_judge_layers {
+  int first, last;
+} ot_judge_layers;
+
 typedef struct ot_judge_request {
   const char *record;  // folder
   ot_judge_type type;
+  const ot_judge_layers *layers;  // only these, from recorded activations; null: the whole step
   int threads;
   // Called after each block of the model; null: never.
   void (*progress)(void *context, int done, int all);

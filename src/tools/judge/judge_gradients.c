@@ -134,7 +134,9 @@ static const char *size_in_words(const ot_judging *j, const ot_attribution *a) {
 // Whether vector `i` is a loss that is there with the coefficient of config.json.
 static bool is_usual(const ot_judging *j, const ot_attribution *a, int i) {
   const ot_hypothesis *const h = &j->hypotheses[a->vectors[i] - OT_EVIDENCE_HYPOTHESES];
-  return h->form == OT_FAULT_LOSS && fabs(a->factor[i] - 1) <= ot_larger(0.02, 5 * a->spread[i]);
+  if (h->form != OT_FAULT_LOSS) return false;
+  // Some layers alone do not say what the loss was multiplied by.
+  return j->request->layers || fabs(a->factor[i] - 1) <= ot_larger(0.02, 5 * a->spread[i]);
 }
 
 // Whether an explanation names no fault.
@@ -189,10 +191,10 @@ static void find_weights(ot_judging *j, const ot_attribution *a) {
 // From OT_RATIO_FINDING on; below, the record does not decide.
 static void find_unexplained(ot_judging *j, const ot_attribution *a) {
   const char *const tensors = ot_words_of_tensors(&j->evidence, a->members, j->arena);
-  if (ot_judging_may_reroute(j)) {
+  if (ot_judging_may_reroute(j) && !j->routes.complete) {
     ot_judge_leave_open(j->report,
                         "%s: up to %.3g x own error, which other choices of experts explain, too "
-                        "(record in fp32)",
+                        "(record in fp32, or with routes)",
                         tensors, a->before);
     return;
   }

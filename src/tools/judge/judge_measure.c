@@ -5,12 +5,8 @@
 
 #include "base/text.h"
 #include "judge/judge_parts.h"
-#include "judge/recomputation.h"
 
-enum {
-  OWN_STREAMS = 3,
-  STREAMS = OWN_STREAMS + OT_JUDGE_HYPOTHESES
-};  // recomputed, own, own again
+enum { STREAMS = OT_OWN_STREAMS + OT_JUDGE_HYPOTHESES };
 
 // A record of the pass.
 typedef struct measured_record {
@@ -28,7 +24,7 @@ typedef struct measurement {
   bool selective;  // hypotheses end where the gradients of the only record exclude them
   int excluded;    // hypotheses that ended
   int num_streams;
-  ot_recomputation_stream streams[2 * STREAMS];
+  ot_recomputation_stream streams[2 * STREAMS + OT_OWN_STREAMS];
   measured_record records[2];
   double *difference;  // [count of a chunk]
   int64_t difference_capacity;
@@ -76,14 +72,14 @@ static ot_status read_chunk(measured_record *m, const ot_recomputed *v, uint32_t
 static void measure(const measured_record *m, const ot_recomputed *v, const double *recorded,
                     ot_evidence *evidence) {
   const double *gradients[STREAMS];
-  for (int i = 0; i < OWN_STREAMS + m->judging->num_hypotheses; i++)
+  for (int i = 0; i < OT_OWN_STREAMS + m->judging->num_hypotheses; i++)
     gradients[i] = v->gradients[m->streams[i]];
   const ot_evidence_values values = {.recorded = recorded,
                                      .weight = v->weight,
                                      .gradient = gradients[0],
                                      .own = gradients[1],
                                      .own_again = gradients[2],
-                                     .hypotheses = gradients + OWN_STREAMS};
+                                     .hypotheses = gradients + OT_OWN_STREAMS};
   ot_evidence_measure(evidence, &evidence->tensors[evidence->num_tensors - 1], &values, v->count);
 }
 
@@ -174,11 +170,21 @@ static ot_status receive(void *context, const ot_recomputed *v) {
 
 static bool wants(void *context, int stream) {
   measurement *const m = context;
-  const int vector = OT_EVIDENCE_HYPOTHESES + stream - OWN_STREAMS;  // of the only record
-  if (!m->selective || stream < OWN_STREAMS) return true;
+  const int vector = OT_EVIDENCE_HYPOTHESES + stream - OT_OWN_STREAMS;  // of the only record
+  const int hypotheses = m->pass->judgings[0].num_hypotheses;
+  if (!m->selective || stream < OT_OWN_STREAMS || stream >= OT_OWN_STREAMS + hypotheses)
+    return true;
   const bool absent = ot_attribution_is_absent(&m->pass->judgings[0].evidence, vector);
   m->excluded += absent;
   return !absent;
+}
+
+// Activations and choices of experts are compared in a pass for one record.
+static ot_status exchange(void *context, const ot_recomputed_exchange *values) {
+  const measurement *const m = context;
+  if (m->pass->count > 1) return OT_OK;
+  ot_judge_routes_exchange(&m->pass->judgings[0], values);
+  return ot_judge_origin_exchange(&m->pass->judgings[0], values);
 }
 
 static void progress(void *context, int done, int all) {
@@ -191,7 +197,8 @@ static void progress(void *context, int done, int all) {
 
 static int add_stream(measurement *m, const ot_judged_step *step, ot_plain_type type,
                       bool reversed) {
-  m->streams[m->num_streams] = (ot_recomputation_stream){step, type, reversed};
+  const bool own = step == &m->pass->judgings[0].own || step == &m->pass->judgings[1].own;
+  m->streams[m->num_streams] = (ot_recomputation_stream){step, type, reversed, .apart = own};
   return m->num_streams++;
 }
 
@@ -209,7 +216,7 @@ static int shared_case(const measurement *m, int i) {
   for (int k = 0; k < a->num_hypotheses; k++) {
     const bool same = a->cases[k].hypothesis == b->cases[i].hypothesis;
     if (same && (m->pass->same_batches || keeps_rows(b, &b->cases[i])))
-      return m->records[0].streams[OWN_STREAMS + k];
+      return m->records[0].streams[OT_OWN_STREAMS + k];
   }
   return -1;
 }
@@ -228,16 +235,17 @@ static void list_streams(measurement *m, int record) {
         same_type ? m->records[0].streams[1 + again] : add_stream(m, &j->own, j->type, again == 1);
   for (int i = 0; i < j->num_hypotheses; i++) {
     const int shared = second ? shared_case(m, i) : -1;
-    r->streams[OWN_STREAMS + i] =
+    r->streams[OT_OWN_STREAMS + i] =
         shared >= 0 ? shared : add_stream(m, &j->cases[i].changed, j->base, false);
   }
 }
 
+static const ot_dtype stored[] = {[OT_PLAIN_F64] = OT_F64,
+                                  [OT_PLAIN_F32] = OT_F32,
+                                  [OT_PLAIN_BF16] = OT_BF16,
+                                  [OT_PLAIN_AUTOCAST] = OT_F32};
+
 static void begin_record(ot_judging *j) {
-  static const ot_dtype stored[] = {[OT_PLAIN_F64] = OT_F64,
-                                    [OT_PLAIN_F32] = OT_F32,
-                                    [OT_PLAIN_BF16] = OT_BF16,
-                                    [OT_PLAIN_AUTOCAST] = OT_F32};
   j->evidence = ot_evidence_create(j->arena, j->num_hypotheses, stored[j->type]);
   j->sums = ot_evidence_create(j->arena, j->num_hypotheses, stored[j->type]);
   j->means = ot_evidence_create(j->arena, j->num_hypotheses, stored[j->type]);
@@ -248,7 +256,7 @@ static void begin_record(ot_judging *j) {
 static void keep_losses(const measurement *m, const double *losses) {
   for (int r = 0; r < m->pass->count; r++) {
     ot_judging *const j = &m->pass->judgings[r];
-    for (int i = 0; i < OWN_STREAMS + j->num_hypotheses; i++)
+    for (int i = 0; i < OT_OWN_STREAMS + j->num_hypotheses; i++)
       j->losses[i] = losses[m->records[r].streams[i]];
   }
 }
@@ -272,11 +280,16 @@ static void begin(measurement *m) {
   p->between.between = true;
   p->differing = NULL;
   p->differing_capacity = 0;
+  if (p->count > 1) return;
+  ot_judging *const only = &p->judgings[0];
+  m->num_streams += ot_judge_origin_begin(only, stored[only->type], m->num_streams, m->streams);
+  ot_judge_routes_begin(only);
 }
 
 static ot_status run(measurement *m) {
-  const ot_judging *const first = &m->pass->judgings[0];
-  double losses[2 * STREAMS];
+  ot_judging *const first = &m->pass->judgings[0];
+  const ot_judge_layers *const only = first->request->layers;
+  double losses[OT_COUNT(m->streams)];
   begin(m);
   const ot_recomputation_request request = {.step = &first->step,
                                             .num_streams = m->num_streams,
@@ -284,10 +297,14 @@ static ot_status run(measurement *m) {
                                             .threads = first->request->threads,
                                             .receive = receive,
                                             .wants = wants,
+                                            .first_block = only ? only->first + 1 : 0,
+                                            .end_block = only ? only->last + 2 : 0,
+                                            .exchange = exchange,
                                             .progress = progress,
                                             .context = m};
   OT_TRY(ot_recomputation_run(&request, losses));
   keep_losses(m, losses);
+  if (only) ot_judge_layers_scale(first);
   return OT_OK;
 }
 

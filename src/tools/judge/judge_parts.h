@@ -7,15 +7,58 @@
 #include "judge/hypothesis.h"
 #include "judge/judge.h"
 #include "judge/plain.h"
+#include "judge/recomputation.h"
+#include "judge/recorded_layers.h"
 #include "judge/words.h"
 
-enum { OT_JUDGE_HYPOTHESES = OT_EVIDENCE_MOST - OT_EVIDENCE_HYPOTHESES };
+enum {
+  OT_JUDGE_HYPOTHESES = OT_EVIDENCE_MOST - OT_EVIDENCE_HYPOTHESES,
+  OT_OWN_STREAMS = 3,  // recomputed, own, own again
+};
 
 // The copies of a recorded gradient on several ranks.
 typedef struct ot_judged_copies {
   uint32_t copied, differing;  // axes, by bits
   double relative;             // largest difference of two copies, relative
 } ot_judged_copies;
+
+// Layers [from, to] that are computed from one recorded activation to the next; the number of
+// layers is the head.
+typedef struct ot_judged_span {
+  int from, to;
+} ot_judged_span;
+
+// The forward or the backward pass through recorded activations.
+typedef struct ot_judged_direction {
+  ot_recorded_layers recorded;
+  ot_evidence evidence;  // a tensor for each layer with an activation, in the order of the pass
+  ot_judged_span *span;  // [evidence.num_tensors]
+  int64_t capacity;
+  int last;  // layer whose recorded activation the pass continues from
+} ot_judged_direction;
+
+typedef struct ot_judged_origin {
+  int first;  // of its OT_OWN_STREAMS streams; 0: no activations are recorded
+  ot_judged_direction forward, backward;
+  // The recorded values of one layer [R, C], and the rows of which it has them.
+  int loaded;  // layer; -1: none
+  ot_recorded_kind loaded_kind;
+  double *recorded;
+  bool *known, any;
+  double *computed[OT_OWN_STREAMS];  // [R, C] by its streams
+} ot_judged_origin;
+
+// Recorded choices of experts.
+typedef struct ot_judged_routes {
+  const int32_t **choices;  // [num_layers][R, k], null for a layer without; null: not recorded
+  bool complete;            // for all layers with experts
+  int layers, all;          // with choices, with experts
+  double *merits[OT_OWN_STREAMS];  // [R, E] of the layer that is computed
+  int64_t tokens, wrong;           // choices of a token in a layer; of these, beyond rounding
+  int first_layer;                 // with a wrong one
+  int64_t first_row;               // of the first wrong one
+  double worst;                    // in own errors
+} ot_judged_routes;
 
 typedef struct ot_judging {
   const ot_judge_request *request;
@@ -39,6 +82,10 @@ typedef struct ot_judging {
                             // without elements where they do not
   int64_t missing;          // tensors of the model without a recorded gradient
   const char *first_missing;
+  const bool *judged;  // [R] rows of documents with a target
+  ot_judged_origin origin;
+  ot_judged_routes routes;
+  double layers_factor;  // of the gradients of some layers alone
 } ot_judging;
 
 // Records that are measured while their step is computed once.
@@ -98,10 +145,31 @@ ot_status ot_judge_measure(ot_judged_pass *pass);
 // Whether hypotheses and factors explain all errors of the gradients that were measured.
 bool ot_judge_explains_errors(ot_judging *judging);
 
+// Lists the streams that begin each layer with its recorded activation as streams [first, first +
+// OT_OWN_STREAMS), like streams 0 on. Returns their number, 0 without activations. `stored`: see
+// ot_evidence_create.
+int ot_judge_origin_begin(ot_judging *judging, ot_dtype stored, int first,
+                          ot_recomputation_stream *streams);
+ot_status ot_judge_origin_exchange(ot_judging *judging, const ot_recomputed_exchange *values);
+
+// Reads recorded choices of experts into the step, before its hypotheses are made. OT_USAGE for
+// choices that are no experts.
+ot_status ot_judge_routes_read(ot_judging *judging);
+void ot_judge_routes_begin(ot_judging *judging);
+void ot_judge_routes_exchange(ot_judging *judging, const ot_recomputed_exchange *values);
+
+// OT_USAGE for layers that the model lacks, or whose activations are not recorded.
+ot_status ot_judge_layers_check(const ot_judging *judging);
+// Divides the recorded gradients by their common factor.
+void ot_judge_layers_scale(ot_judging *judging);
+void ot_judge_layers_part(const ot_judging *judging);
+
 // Each adds its parts and findings to the report. The loss is compared first, and explained after
 // the gradients: a hypothesis that explains these explains it, too.
 void ot_judge_loss(ot_judging *judging);
 void ot_judge_explain_loss(ot_judging *judging);
 void ot_judge_gradients(ot_judging *judging);
+void ot_judge_origin(ot_judging *judging);
+void ot_judge_routes(ot_judging *judging);
 void ot_judge_norm(ot_judging *judging);
 ot_status ot_judge_update(ot_judging *judging);

@@ -86,7 +86,8 @@ int64_t ot_plain_inputs(const ot_plain *plain, int block);
 
 // The router of a MoE layer.
 typedef struct ot_plain_router {
-  const int32_t *choices;  // [R, k], given or chosen; valid until the next call
+  const int32_t *choices;  // [R, k], given or chosen; valid until the next call, as is the next
+  const void *merits;      // [R, E] real: scores with their bias, of which the largest are chosen
   double balance, z;       // losses before their coefficients, times group weights
 } ot_plain_router;
 

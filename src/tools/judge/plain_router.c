@@ -14,6 +14,7 @@ typedef struct routing {
   int64_t E, k;
   const ot_real *logits;  // [R, E]
   ot_real *scores;        // [R, E]
+  ot_real *merits;        // [R, E] with the bias of the choice
   int32_t *choices;       // [R, k]
   double *shares;         // [num_groups, E] f
 } routing;
@@ -36,6 +37,11 @@ static void find_scores(const routing *r, int64_t row) {
     const double x = logits[e];
     r->scores[row * r->E + e] = (ot_real)(soft ? exp(x - all) : 1 / (1 + exp(-x)));
   }
+}
+
+static void find_merits(const routing *r, const ot_real *bias, int64_t row) {
+  for (int64_t e = 0; e < r->E; e++)
+    r->merits[row * r->E + e] = r->scores[row * r->E + e] + (bias ? bias[e] : 0);
 }
 
 // The place of the largest of values [n], the first among equals; it is not found again.
@@ -63,16 +69,14 @@ static void keep_groups(const ot_moe *moe, double *values) {
   }
 }
 
-static void choose(const routing *r, const int32_t *given, const ot_real *bias, int64_t row) {
+static void choose(const routing *r, const int32_t *given, int64_t row) {
   int32_t *const choices = r->choices + row * r->k;
   double values[OT_MAX_EXPERTS];
   if (given) {
     memcpy(choices, given + row * r->k, (size_t)r->k * sizeof *choices);
     return;
   }
-  for (int64_t e = 0; e < r->E; e++) {
-    values[e] = (double)r->scores[row * r->E + e] + (bias ? bias[e] : 0);
-  }
+  for (int64_t e = 0; e < r->E; e++) values[e] = r->merits[row * r->E + e];
   if (r->moe->num_groups > 1) keep_groups(r->moe, values);
   for (int64_t j = 0; j < r->k; j++) choices[j] = (int32_t)pop_largest(values, r->E);
 }
@@ -181,18 +185,20 @@ ot_plain_value *OT_KERNEL(ot_plain_route)(ot_plain_state *s, ot_plain_value *u) 
       .k = k,
       .logits = logits->x,
       .scores = OT_KERNEL(ot_plain_reals)(s, s->R * E),
+      .merits = OT_KERNEL(ot_plain_reals)(s, s->R * E),
       .choices = OT_KERNEL(ot_plain_take)(s, s->R * k * (int64_t)sizeof(int32_t)),
       .shares = OT_KERNEL(ot_plain_take)(s, s->batch->num_groups * E * (int64_t)sizeof(double))};
 #pragma omp parallel for num_threads(s->threads)
   for (int64_t row = 0; row < s->R; row++) {
     find_scores(&r, row);
-    choose(&r, given, bias, row);
+    find_merits(&r, bias, row);
+    choose(&r, given, row);
     for (int64_t j = 0; j < k; j++) {
       const double gate = moe->scale * slot_score(&r, row, j) / divisor(&r, row);
       gates->x[row * k + j] = ot_plain_keep(s, (ot_real)gate);
     }
   }
-  s->router = (ot_plain_router){.choices = r.choices};
+  s->router = (ot_plain_router){.choices = r.choices, .merits = r.merits};
   for (int g = 0; g < s->batch->num_groups; g++) measure_group(s, &r, g);
   OT_KERNEL(ot_plain_record)(s, (ot_plain_op){route_back, gates, {logits}, NULL}, &r, sizeof r);
   return gates;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/recomputation.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "host/heap.h"
@@ -25,7 +26,8 @@ typedef struct recomputation {
   const ot_recomputation_request *request;
   ot_arena *arena;
   int num_blocks, num_parameters;
-  const ot_graph *graph;  // of stream 0: parameters are the same in all
+  int first_block, end_block;  // that are computed
+  const ot_graph *graph;       // of stream 0: parameters are the same in all
   ot_block_tensors tensors;
   ot_plain_scratch scratch;  // of all streams
   stream *streams;
@@ -84,18 +86,25 @@ static int64_t input_bytes(const stream *s, int block) {
          g->request.model->hidden_size * ot_dtype_bytes(s->dtype);
 }
 
+// Whether a block that is computed reads or returns what enters block `block`.
+static bool is_entered(const recomputation *r, const ot_graph *graph, int block) {
+  const int end = r->request->end_block > 0 ? r->request->end_block : graph->num_blocks;
+  return block >= r->request->first_block && block <= end;
+}
+
 // What enters the blocks of stream `index`, which an earlier one may have.
 static void reserve_inputs(recomputation *r, int index) {
   const ot_recomputation_stream *const how = r->request->streams;
   stream *const s = &r->streams[index];
-  for (int i = 0; i < index && !s->shares; i++) {
+  for (int i = 0; i < index && !s->shares && !how[index].apart; i++) {
     s->shares = same_forward(&how[i], &how[index]);
     s->inputs = r->streams[i].inputs;
   }
   if (s->shares) return;
   s->inputs = ot_arena_array(r->arena, s->graph.num_blocks, sizeof *s->inputs);
-  for (int b = 1; b < s->graph.num_blocks; b++)
-    s->inputs[b] = ot_arena_take(r->arena, input_bytes(s, b));
+  for (int b = 1; b < s->graph.num_blocks; b++) {
+    if (is_entered(r, &s->graph, b)) s->inputs[b] = ot_arena_take(r->arena, input_bytes(s, b));
+  }
 }
 
 static ot_status open_stream(recomputation *r, int index) {
@@ -154,6 +163,8 @@ static ot_status open_streams(recomputation *r) {
   }
   r->graph = &r->streams[0].graph;
   r->num_blocks = r->graph->num_blocks;
+  r->first_block = r->request->first_block;
+  r->end_block = r->request->end_block > 0 ? r->request->end_block : r->num_blocks;
   r->num_parameters = r->graph->num_parameters;
   r->tied = -1;
   for (int i = 0; i < r->num_parameters; i++)
@@ -184,19 +195,53 @@ static void clear_gradients(const recomputation *r, stream *s, int block) {
 }
 
 static void report(const recomputation *r, int done) {
-  if (r->request->progress) r->request->progress(r->request->context, done, 2 * r->num_blocks - 1);
+  const int all = 2 * (r->end_block - r->first_block) - 1;
+  if (r->request->progress) r->request->progress(r->request->context, done, all);
+}
+
+// Sends what a block exchanges: its block, direction, values and router.
+static ot_status exchange(const recomputation *r, int index, ot_recomputed_exchange e) {
+  const stream *const s = &r->streams[index];
+  if (!r->request->exchange) return OT_OK;
+  e.stream = index;
+  e.dtype = s->dtype;
+  e.inputs = ot_plain_inputs(s->plain, e.backward ? e.block : e.block + 1);
+  return r->request->exchange(r->request->context, &e);
+}
+
+static ot_status run_forward(recomputation *r, int b) {
+  OT_TRY(ot_block_tensors_load(&r->tensors, b));
+  for (int i = 0; i < r->request->num_streams; i++) {
+    stream *const s = &r->streams[i];
+    ot_recomputed_exchange e = {.block = b, .values = s->inputs[b + 1]};
+    ot_plain_block block = block_of(r, s, b);
+    block.router = &e.router;
+    if (s->shares) continue;
+    ot_plain_forward(s->plain, &block, s->inputs[b], s->inputs[b + 1]);
+    OT_TRY(exchange(r, i, e));
+  }
+  return OT_OK;
+}
+
+// Fills in what enters the first block and the gradient of what leaves the last one.
+static ot_status begin_range(recomputation *r) {
+  const int first = r->first_block, end = r->end_block;
+  for (int i = 0; i < r->request->num_streams; i++) {
+    stream *const s = &r->streams[i];
+    const ot_recomputed_exchange enter = {.block = first - 1, .values = s->inputs[first]};
+    const ot_recomputed_exchange leave = {.block = end, .backward = true, .values = s->slope[0]};
+    if (first > 1) OT_TRY(exchange(r, i, enter));
+    if (end < r->num_blocks) OT_TRY(exchange(r, i, leave));
+  }
+  return first == 1 ? run_forward(r, 0) : OT_OK;
 }
 
 static ot_status forward(recomputation *r) {
-  for (int b = 0; b + 1 < r->num_blocks; b++) {
-    OT_TRY(ot_block_tensors_load(&r->tensors, b));
-    for (int i = 0; i < r->request->num_streams; i++) {
-      stream *const s = &r->streams[i];
-      if (s->shares) continue;
-      const ot_plain_block block = block_of(r, s, b);
-      ot_plain_forward(s->plain, &block, s->inputs[b], s->inputs[b + 1]);
-    }
-    report(r, b + 1);
+  const int last = r->num_blocks - 1;
+  OT_TRY(begin_range(r));
+  for (int b = r->first_block; b < r->end_block && b < last; b++) {
+    OT_TRY(run_forward(r, b));
+    report(r, b + 1 - r->first_block);
   }
   return OT_OK;
 }
@@ -287,21 +332,32 @@ static void drop_unwanted(recomputation *r) {
   }
 }
 
+static ot_status run_backward(recomputation *r, int b, double *losses) {
+  OT_TRY(ot_block_tensors_load(&r->tensors, b));
+  for (int i = 0; i < r->request->num_streams; i++) {
+    stream *const s = &r->streams[i];
+    if (!s->wanted) continue;
+    pass_back(r, s, b, &losses[i]);
+    const ot_recomputed_exchange entered = {.block = b, .backward = true, .values = s->slope[0]};
+    if (b > 0) OT_TRY(exchange(r, i, entered));
+  }
+  return OT_OK;
+}
+
 static ot_status backward(recomputation *r, double *losses) {
-  for (int b = r->num_blocks - 1; b >= 0; b--) {
-    OT_TRY(ot_block_tensors_load(&r->tensors, b));
-    for (int i = 0; i < r->request->num_streams; i++) {
-      if (r->streams[i].wanted) pass_back(r, &r->streams[i], b, &losses[i]);
-    }
+  const int all = 2 * (r->end_block - r->first_block) - 1;
+  for (int b = r->end_block - 1; b >= r->first_block; b--) {
+    OT_TRY(run_backward(r, b, losses));
     OT_TRY(send_block(r, b));
     drop_unwanted(r);
-    report(r, 2 * r->num_blocks - 1 - b);
+    report(r, all - (b - r->first_block));
   }
   return OT_OK;
 }
 
 static ot_status compute(recomputation *r, double *losses) {
   OT_TRY(open_streams(r));
+  for (int i = 0; i < r->request->num_streams; i++) losses[i] = NAN;
   OT_TRY(forward(r));
   return backward(r, losses);
 }

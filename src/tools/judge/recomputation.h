@@ -15,6 +15,7 @@ typedef struct ot_recomputation_stream {
   const ot_judged_step *step;  // its model differs from the record's in no shape
   ot_plain_type type;
   bool reversed;  // see ot_plain_request
+  bool apart;     // its values are exchanged: it uses the forward pass of no other
 } ot_recomputation_stream;
 
 // Elements [first, first + count) of a tensor in the order of its file, which has `elements`. The
@@ -26,6 +27,16 @@ typedef struct ot_recomputed {
   const double *const *gradients;  // [num_streams][count]; null: no longer wanted
 } ot_recomputed;
 
+// The values that a block exchanges with its neighbours in one stream.
+typedef struct ot_recomputed_exchange {
+  int stream, block;  // in graph->blocks
+  bool backward;      // values: the gradient of what entered the block; else what it returned
+  int64_t inputs;     // N
+  void *values;       // [N, R, C] of the type of the stream; may be changed
+  ot_dtype dtype;
+  ot_plain_router router;  // of the layer, forward; zeros elsewhere
+} ot_recomputed_exchange;
+
 typedef struct ot_recomputation_request {
   const ot_recorded_step *step;
   int num_streams;
@@ -36,6 +47,12 @@ typedef struct ot_recomputation_request {
   // Whether the gradients of stream `stream` are still wanted; called after each block of the
   // backward pass. Null: they all are.
   bool (*wants)(void *context, int stream);
+  // Blocks [first_block, end_block) of the graph only, whose losses are NAN; end_block 0: all. What
+  // enters the first one and the gradient of what the last one returns come from `exchange`, called
+  // as after the blocks beside them; what enters the first layer is computed.
+  int first_block, end_block;
+  // Called with what each block exchanges, forward and backward, stream after stream; null: never.
+  ot_status (*exchange)(void *context, const ot_recomputed_exchange *values);
   // Called after each block; null: never.
   void (*progress)(void *context, int done, int all);
   void *context;
