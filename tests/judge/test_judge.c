@@ -57,9 +57,9 @@ static const ot_judge_finding *only(const ot_judge_report *report, const char *w
 
 static void sound_records_are_clean(void **state) {
   (void)state;
-  static const char *const names[] = {
-      "llama_fp32",  "llama_bf16", "llama_ddp",  "llama_fsdp2", "llama_fsdp2_bf16",
-      "llama_decay", "qwen3_fp32", "qwen3_bf16", "qwen3_tp",    "qwen3_tp_bf16"};
+  static const char *const names[] = {"llama_fp32",  "llama_bf16",  "llama_ddp",
+                                      "llama_fsdp2", "llama_decay", "qwen3_fp32",
+                                      "qwen3_bf16",  "qwen3_tp",    "qwen3_tp_bf16"};
   for (int i = 0; i < OT_COUNT(names); i++) {
     const ot_judge_report report = judge(fixture(names[i]));
     if (report.verdict != OT_VERDICT_CLEAN)

@@ -433,11 +433,10 @@ static void reads_records_of_the_recorder(void **state) {
     const char *name;
     int world, batches, tensors;  // tensors: weights
   } cases[] = {
-      {"llama_fp32", 1, 4, 21},         {"llama_bf16", 1, 4, 21},       {"qwen3_fp32", 1, 4, 24},
-      {"qwen3_bf16", 1, 4, 24},         {"llama_ddp", 2, 4, 21},        {"llama_fsdp2", 2, 4, 21},
-      {"qwen3_tp", 2, 8, 24},           {"llama_fsdp2_bf16", 2, 4, 21}, {"qwen3_tp_bf16", 2, 8, 24},
-      {"llama_decay", 1, 4, 21},        {"llama_ddp_means", 2, 4, 21},  {"llama_shifted", 1, 4, 21},
-      {"qwen3_tp_unreduced", 2, 8, 24},
+      {"llama_fp32", 1, 4, 21},      {"llama_bf16", 1, 4, 21},    {"qwen3_fp32", 1, 4, 24},
+      {"qwen3_bf16", 1, 4, 24},      {"llama_ddp", 2, 4, 21},     {"llama_fsdp2", 2, 4, 21},
+      {"qwen3_tp", 2, 8, 24},        {"qwen3_tp_bf16", 2, 8, 24}, {"llama_decay", 1, 4, 21},
+      {"llama_ddp_means", 2, 4, 21}, {"llama_shifted", 1, 4, 21}, {"qwen3_tp_unreduced", 2, 8, 24},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     const char *const path = fixture_path(ot_arena_format(&arena, "judge/%s", cases[i].name));
