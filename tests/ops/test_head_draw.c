@@ -292,6 +292,42 @@ static ot_case wide_case(int64_t K, int64_t N, ot_dtype type, double soft_cap) {
   return c;
 }
 
+// Whether rounding decides between two ids of a row: a place of a draw is at the border after the
+// first of them.
+static bool rounding_decides(const ot_case *c, int64_t row, int32_t a, int32_t b) {
+  static const double rounding = 1e-5;  // of the sum of float32 weights
+  const double cap = c->attributes.soft_cap;
+  double logits[WIDE], largest = -INFINITY, sum = 0, before = 0;
+  for (int v = 0; v < WIDE; v++) {
+    logits[v] = 0;
+    for (int i = 0; i < C; i++)
+      logits[v] += ot_case_get(&c->in[0], row * C + i) * ot_case_get(&c->in[1], v * C + i);
+    if (cap > 0) logits[v] = cap * tanh(logits[v] / cap);
+    largest = fmax(largest, logits[v]);
+  }
+  for (int v = 0; v < WIDE; v++) {
+    const double weight = exp(logits[v] - largest);
+    sum += weight;
+    if (v <= a && v <= b) before += weight;
+  }
+  const uint64_t key = (uint64_t)((const int64_t *)c->in[3].data)[row];
+  const int64_t draws = c->attributes.draws;
+  for (int64_t j = 0; j < draws; j++) {
+    if (fabs(ot_draw_place(key, j, draws) - before / sum) < rounding) return true;
+  }
+  return false;
+}
+
+static void assert_same_ids(const ot_case *gpu, const ot_case *cpu) {
+  const int64_t K = gpu->attributes.draw_ids;
+  const int32_t *const found = gpu->out[0].data, *const wanted = cpu->out[0].data;
+  for (int64_t e = 0; e < FEW * K; e++) {
+    if (found[e] == wanted[e]) continue;
+    if (cpu->types.in[0].dtype == OT_F64 || !rounding_decides(cpu, e / K, found[e], wanted[e]))
+      fail_msg("row %d, place %d: %d and %d", (int)(e / K), (int)(e % K), found[e], wanted[e]);
+  }
+}
+
 // Draws, with a place for each or few, and the most probable ids, of which many are equal.
 static void a_gpu_draws_as_the_cpu_does(void **state) {
   (void)state;
@@ -305,7 +341,7 @@ static void a_gpu_draws_as_the_cpu_does(void **state) {
     memcpy(cpu.in[3].data, c.in[3].data, FEW * 8);  // no double holds a key
     ot_case_run(&c);
     ot_case_run(&cpu);
-    assert_memory_equal(c.out[0].data, cpu.out[0].data, (size_t)(FEW * K * 4));
+    assert_same_ids(&c, &cpu);
     for (int k = 1; k < 4; k++) {
       const int64_t n = ot_type_elements(&c.out[k].type);
       for (int64_t e = 0; e < n; e++) {
