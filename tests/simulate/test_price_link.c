@@ -213,6 +213,7 @@ static void ranks_of_another_pool_are_beyond_the_network(void **state) {
   const double through_host = s / expected;
   assert_true(fabs(through_host - 1) < 1e-9 || fabs(through_host - 2) < 1e-9);
   assert_true(s > 2 * collective_s(&m, OT_OP_ALL_GATHER, (ot_group_shape){8, 0, 1, 0}, 1e9));
+  ot_heap_release(&m.heap);
 }
 
 // Two nodes of eight: all devices, two of each and one of each. Only the second group sends from a

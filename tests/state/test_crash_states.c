@@ -99,7 +99,7 @@ static saves_told find_told(const fixture *f, const faults_event *events, int co
   snprintf(path, sizeof path, "%s/run/events.jsonl", f->directory);
   saves_told result = {0};
   int64_t bytes;
-  char *const text = scratch_read(path, &bytes);
+  char *const data = scratch_read(path, &bytes), *const text = strndup(data, (size_t)bytes);
   const char *line = text;
   for (int i = 0; i < count; i++) {
     if (events[i].kind != FAULTS_SYNC || strcmp(events[i].path, path) != 0) continue;
@@ -114,6 +114,7 @@ static saves_told find_told(const fixture *f, const faults_event *events, int co
     line = end + 1;
   }
   free(text);
+  free(data);
   assert_true(result.count >= SAVES / 2);  // a save may be due before the last one has ended
   return result;
 }

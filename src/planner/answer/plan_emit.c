@@ -71,7 +71,7 @@ static const char *plain_name(const char *name, ot_arena *arena) {
   for (const char *c = name; *c != '\0'; c++) {
     if (*c == '/') base = c + 1;
   }
-  char *const out = ot_arena_text(arena, "run", NAME_BYTES);
+  char *const out = ot_arena_take(arena, NAME_BYTES + 1);
   int64_t length = 0, kept = 0;
   for (const char *c = base; *c != '\0' && length < NAME_BYTES; c++) {
     const bool upper = *c >= 'A' && *c <= 'Z';
@@ -80,8 +80,8 @@ static const char *plain_name(const char *name, ot_arena *arena) {
     out[length++] = upper ? (char)(*c - 'A' + 'a') : plain ? *c : '-';
     if (plain) kept = length;
   }
-  if (kept > 0) out[kept] = '\0';
-  return out;
+  out[kept] = '\0';
+  return kept > 0 ? out : "run";
 }
 
 int ot_cluster_host(const ot_cluster *cluster) {
