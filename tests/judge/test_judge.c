@@ -153,6 +153,51 @@ static void recorded_choices_of_experts_are_used(void **state) {
   assert_non_null(strstr(ot_judge_report_print(&report), "0 beyond rounding"));
 }
 
+// ---- settings far from those of config.json ----
+
+// A copy of a record in fp32 whose config.json has another setting than the recorded step.
+static ot_judge_report judge_with(const char *from, const char *to) {
+  const planted_text text = {"config.json", from, to};
+  return judge(
+      plant_record(fixture("qwen3_fp32"), scratch_path(directory, "setting"), NULL, &text));
+}
+
+static void settings_that_are_far_off_show_the_right_ones(void **state) {
+  (void)state;
+  static const struct {
+    const char *from, *to, *fault, *words;
+  } cases[] = {
+      {"\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 1e-03", "norm_epsilon",
+       "norms have the epsilon 1e-05 in place of 0.001"},
+      {"\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": 4e-02", "norm_epsilon",
+       "norms have the epsilon 1e-05 in place of 0.04"},
+      {"\"rope_theta\": 10000.0", "\"rope_theta\": 7000000", "rope_base",
+       "rotations have the base 1e+04 in place of 7e+06"},
+      {"\"rope_theta\": 10000.0", "\"rope_theta\": 3000.00", "rope_base",
+       "rotations have the base 1e+04 in place of 3000"},
+      {"\"rope_theta\": 10000.0", "\"rope_theta\": 10500.0", "rope_base",
+       "rotations have the base 1e+04 in place of 1.05e+04"},
+  };
+  for (int i = 0; i < OT_COUNT(cases); i++) {
+    const ot_judge_report report = judge_with(cases[i].from, cases[i].to);
+    const ot_judge_finding *const f = only(&report, cases[i].fault);
+    if (!strstr(f->evidence, cases[i].words)) fail_msg("%s", f->evidence);
+    assert_string_equal(f->tensors, "all 24 tensors");
+    assert_true(f->confirmed <= 4);
+  }
+}
+
+static bool is_gradient(const char *key) { return strncmp(key, "grad/", 5) == 0; }
+
+static float scale_of_queries;
+
+static void scale_queries(const char *key, float *values, int64_t count) {
+  if (strstr(key, "q_norm.weight") && strncmp(key, "weight/", 7) == 0)
+    for (int64_t i = 0; i < count; i++) values[i] *= scale_of_queries;
+  if (strstr(key, "q_norm.weight") && is_gradient(key))
+    for (int64_t i = 0; i < count; i++) values[i] /= scale_of_queries;
+}
+
 // ---- planted faults ----
 
 static const char *planted = "llama_fp32";
@@ -165,7 +210,18 @@ static const char *plant(edit *change, const char *from, const char *to) {
                       from ? &text : NULL);
 }
 
-static bool is_gradient(const char *key) { return strncmp(key, "grad/", 5) == 0; }
+// Queries with norms of other weights give the scores, and all other gradients, of another scale.
+static void a_scale_of_scores_is_fitted(void **state) {
+  (void)state;
+  static const float scales[] = {0.4f, 1.3f, 3.0f};
+  for (int i = 0; i < OT_COUNT(scales); i++) {
+    scale_of_queries = scales[i];
+    const ot_judge_report report = judge(
+        plant_record(fixture("qwen3_fp32"), scratch_path(directory, "scale"), scale_queries, NULL));
+    const ot_judge_finding *const f = find(&report, "attention_scale");
+    assert_float_equal(strtod(f->factor, NULL), 1 / (double)scales[i], 2e-3);
+  }
+}
 
 static void halve(const char *key, float *values, int64_t count) {
   for (int64_t i = 0; i < count && is_gradient(key); i++) values[i] *= 0.5f;
@@ -294,6 +350,8 @@ int main(void) {
       TEST(layers_without_activations_are_refused),
       TEST(recorded_choices_of_experts_are_used),
       TEST(choices_beyond_rounding_are_named),
+      TEST(settings_that_are_far_off_show_the_right_ones),
+      TEST(a_scale_of_scores_is_fitted),
       TEST(a_common_factor_is_named),
       TEST(gradients_that_are_zero_are_a_factor_of_zero),
       TEST(weights_in_a_gradient_are_named),

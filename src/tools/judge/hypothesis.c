@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "judge/setting.h"
 
 // Changes `c`, a copy of the step, under the hypothesis. False if it would change nothing.
 typedef bool change(ot_judged_step *c, ot_arena *arena);
@@ -139,24 +140,26 @@ static bool shift_back(ot_judged_step *c, ot_arena *arena) { return move_targets
 
 // Settings are moved by a share of their value; the factor of the hypothesis is then in units of
 // that share.
-static const double share = 0.01;
+static void move(ot_judged_step *c, const char *fault) {
+  const ot_setting *const setting = ot_setting_of_fault(fault);
+  ot_setting_scale(setting, &c->model, 1 + setting->share);
+}
 
 static bool move_epsilon(ot_judged_step *c, ot_arena *arena) {
   (void)arena;
-  c->model.norm_epsilon *= 10;
+  move(c, "norm_epsilon");
   return true;
 }
 
 static bool move_theta(ot_judged_step *c, ot_arena *arena) {
   (void)arena;
-  c->model.rope.theta *= 1 + share;
-  c->model.rope_local.theta *= 1 + share;
+  move(c, "rope_base");
   return c->model.rotary_dim > 0;
 }
 
 static bool move_scale(ot_judged_step *c, ot_arena *arena) {
   (void)arena;
-  c->model.attention_scale *= 1 + share;
+  move(c, "attention_scale");
   return true;
 }
 

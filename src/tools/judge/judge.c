@@ -183,14 +183,20 @@ static ot_judge_finding *finding_of(ot_judging *j, const ot_hypothesis *h) {
   return f;
 }
 
+// Whether the recorded loss is `loss`, which the hypothesis says.
+static bool explain_loss(ot_judging *j, const ot_hypothesis *h, double loss) {
+  if (!(fabs(j->loss - loss) <= OT_RATIO_FINE * j->loss_own)) return false;
+  ot_judge_finding *const f = finding_of(j, h);
+  f->evidence = ot_arena_format(j->arena, "%s; the recorded loss is that of this fault, %.7g",
+                                f->evidence, loss);
+  return true;
+}
+
 void ot_judge_explain_loss(ot_judging *j) {
   if (isnan(j->loss)) return;
+  if (j->setting.setting && explain_loss(j, j->setting.hypothesis, j->setting.loss)) return;
   for (int i = 0; i < j->num_hypotheses; i++) {
-    if (fabs(j->loss - j->losses[3 + i]) > OT_RATIO_FINE * j->loss_own) continue;
-    ot_judge_finding *const f = finding_of(j, &j->hypotheses[i]);
-    f->evidence = ot_arena_format(j->arena, "%s; the recorded loss is that of this fault, %.7g",
-                                  f->evidence, j->losses[3 + i]);
-    return;
+    if (explain_loss(j, &j->hypotheses[i], j->losses[OT_OWN_STREAMS + i])) return;
   }
   const double factor = j->loss / j->losses[0];
   ot_judge_finding *const f = ot_judge_find(j->report, "loss");
@@ -218,7 +224,16 @@ static bool try_autocast(ot_judging *j) {
   return true;
 }
 
-ot_status ot_judged_pass_measure(ot_judged_pass *p) {
+// An error that points to a setting is no rounding, however small it is beside that of bf16.
+static ot_status find_setting_in_float(ot_judging *as_autocast, ot_judging *as_float) {
+  if (!ot_judge_suspects_setting(as_float)) return OT_OK;
+  OT_TRY(ot_judge_fit_settings(as_float));
+  if (as_float->setting.setting) *as_autocast = *as_float;
+  return OT_OK;
+}
+
+// In the types that fit the errors.
+static ot_status measure_in_types(ot_judged_pass *p) {
   OT_TRY(ot_judge_measure(p));
   ot_judged_pass *const as_float = ot_arena_take(p->judgings[0].arena, sizeof *as_float);
   bool tried[2] = {false}, fits = false;
@@ -232,9 +247,18 @@ ot_status ot_judged_pass_measure(ot_judged_pass *p) {
       p->judgings[i] = as_float->judgings[i];
     } else {
       fits = true;
+      OT_TRY(find_setting_in_float(&p->judgings[i], &as_float->judgings[i]));
     }
   }
   if (!fits) *p = *as_float;
+  return OT_OK;
+}
+
+ot_status ot_judged_pass_measure(ot_judged_pass *p) {
+  OT_TRY(measure_in_types(p));
+  for (int i = 0; i < p->count; i++) {
+    if (!p->judgings[i].setting.setting) OT_TRY(ot_judge_fit_settings(&p->judgings[i]));
+  }
   return OT_OK;
 }
 

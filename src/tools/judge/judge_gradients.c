@@ -337,10 +337,13 @@ void ot_judge_gradients(ot_judging *j) {
   judge_all_copies(j);
   find_not_finite(j);
   ot_judging_clear_inert(j, &j->evidence);
-  const ot_attributions found = ot_attribute_errors(&j->evidence, j->hypotheses);
-  bool agrees = true;
+  const bool setting = j->setting.setting != NULL;
+  const ot_attributions found =
+      setting ? (ot_attributions){0} : ot_attribute_errors(&j->evidence, j->hypotheses);
+  bool agrees = !setting;
   for (int i = 0; i < found.count; i++) agrees = agrees && all_usual(j, &found.list[i]);
   add_part(j, agrees);
+  ot_judge_setting(j);
   for (int i = 0; i < found.count; i++) find_attribution(j, &found.list[i]);
   add_sensitivities(j);
 }

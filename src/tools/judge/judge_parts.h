@@ -9,6 +9,7 @@
 #include "judge/plain.h"
 #include "judge/recomputation.h"
 #include "judge/recorded_layers.h"
+#include "judge/setting.h"
 #include "judge/words.h"
 
 enum {
@@ -60,6 +61,15 @@ typedef struct ot_judged_routes {
   double worst;                    // in own errors
 } ot_judged_routes;
 
+// A setting whose value is not that of config.json.
+typedef struct ot_judged_setting {
+  const ot_setting *setting;        // null: none is named
+  const ot_hypothesis *hypothesis;  // that moves it
+  double value;
+  double before, rest;  // largest error in own errors, without and with the value
+  double loss;          // of the step with the value
+} ot_judged_setting;
+
 typedef struct ot_judging {
   const ot_judge_request *request;
   ot_arena *arena;
@@ -86,6 +96,7 @@ typedef struct ot_judging {
   ot_judged_origin origin;
   ot_judged_routes routes;
   double layers_factor;  // of the gradients of some layers alone
+  ot_judged_setting setting;
 } ot_judging;
 
 // Records that are measured while their step is computed once.
@@ -144,6 +155,14 @@ ot_status ot_judge_measure(ot_judged_pass *pass);
 
 // Whether hypotheses and factors explain all errors of the gradients that were measured.
 bool ot_judge_explains_errors(ot_judging *judging);
+
+// Where no hypothesis explains the errors of most tensors: fits the settings of the model, one by
+// one, and keeps the one with which nothing but rounding is left. Computes the step again for each
+// value. ot_judge_setting adds its finding to the report.
+ot_status ot_judge_fit_settings(ot_judging *judging);
+// Whether much of the errors is in the direction of a setting.
+bool ot_judge_suspects_setting(const ot_judging *judging);
+void ot_judge_setting(ot_judging *judging);
 
 // Lists the streams that begin each layer with its recorded activation as streams [first, first +
 // OT_OWN_STREAMS), like streams 0 on. Returns their number, 0 without activations. `stored`: see
