@@ -233,6 +233,23 @@ static void weights_left_in_gradients_are_named(void **state) {
   assert_int_equal(found.list[0].first, 7);
 }
 
+// Rounding above the usual one, as after other choices of experts, has a part along the gradient
+// and along the weights, and is neither.
+static void errors_near_rounding_are_no_factor(void **state) {
+  (void)state;
+  for (int k = 0; k < 2; k++) {
+    made *const m = make(bf16);
+    for (int i = 0; i < ELEMENTS; i++) {
+      const double along = k == 0 ? 0.06 * m->gradient[7][i] : 3 * m->weight[7][i];
+      m->recorded[7][i] += along + 20 * bf16 * draw();
+    }
+    const ot_attributions found = explain(m, OT_BF16);
+    assert_int_equal(found.count, 1);
+    assert_int_equal(found.list[0].kind, OT_UNEXPLAINED);
+    assert_true(found.list[0].before > OT_RATIO_FINE && found.list[0].before < OT_RATIO_FINDING);
+  }
+}
+
 static void what_no_hypothesis_explains_stays_unexplained(void **state) {
   (void)state;
   made *const m = make(fp32);
@@ -312,6 +329,7 @@ int main(void) {
       TEST(two_faults_are_two_hypotheses),
       TEST(a_fault_below_rounding_shows_in_all_tensors_together),
       TEST(weights_left_in_gradients_are_named),
+      TEST(errors_near_rounding_are_no_factor),
       TEST(what_no_hypothesis_explains_stays_unexplained),
       TEST(numbers_that_are_not_finite_are_counted),
       TEST(sensitivity_falls_with_rounding),

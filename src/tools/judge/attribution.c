@@ -149,6 +149,20 @@ static bool fit_one(const explainer *x, int tensor, int vector, double *factor, 
   return *rest <= OT_RATIO_FINE;
 }
 
+// Whether the rest of an error is rounding, or at most `part` of the error: an error that is hardly
+// beyond rounding has some part along any vector.
+static bool is_small(const explainer *x, int tensor, double rest, double part) {
+  const double before = ot_evidence_ratio(x->evidence, &x->evidence->tensors[tensor]);
+  return rest <= ot_larger(OT_RATIO_TYPICAL, part * before);
+}
+
+// Whether a tensor shows by itself that a vector is in its error.
+static bool is_decisive(const explainer *x, int tensor, double rest) {
+  static const double part = 0.125;
+  return ot_evidence_ratio(x->evidence, &x->evidence->tensors[tensor]) >= OT_RATIO_FINDING &&
+         is_small(x, tensor, rest, part);
+}
+
 // How far rounding alone moves the factor of a tensor.
 static double factor_error(const explainer *x, int tensor) {
   const ot_evidence_tensor *const t = &x->evidence->tensors[tensor];
@@ -159,11 +173,13 @@ static double factor_error(const explainer *x, int tensor) {
 
 // All tensors that are left whose factor is that of `tensor`.
 static void add_factor(explainer *x, int tensor, double scale, bool *left) {
+  static const double part = 0.5;
   ot_attribution *const e = add(x, OT_EXPLAINED_BY_FACTOR);
   double weights = 0, sum = 0;
-  for (int t = tensor; t < x->evidence->num_tensors; t++) {
+  for (int t = 0; t < x->evidence->num_tensors; t++) {
     double factor, rest;
     if (!left[t] || !fit_one(x, t, OT_EVIDENCE_GRADIENT, &factor, &rest)) continue;
+    if (!is_small(x, t, rest, part)) continue;
     const double error = factor_error(x, t) * ot_larger(1, fabs(1 + factor));
     const double first = factor_error(x, tensor) * ot_larger(1, fabs(scale));
     if (fabs(1 + factor - scale) > error + first) continue;
@@ -178,13 +194,14 @@ static void add_factor(explainer *x, int tensor, double scale, bool *left) {
 static void explain_parts(explainer *x, bool *left) {
   for (int t = 0; t < x->evidence->num_tensors; t++) {
     double factor, rest;
-    if (left[t] && fit_one(x, t, OT_EVIDENCE_GRADIENT, &factor, &rest))
+    if (left[t] && fit_one(x, t, OT_EVIDENCE_GRADIENT, &factor, &rest) && is_decisive(x, t, rest))
       add_factor(x, t, 1 + factor, left);
   }
   ot_attribution *stale = NULL;
   for (int t = 0; t < x->evidence->num_tensors; t++) {
     double factor, rest;
     if (!left[t] || !fit_one(x, t, OT_EVIDENCE_WEIGHT, &factor, &rest)) continue;
+    if (!is_decisive(x, t, rest)) continue;
     if (!stale) stale = add(x, OT_EXPLAINED_BY_WEIGHTS);
     add_member(x, t, rest, stale);
     left[t] = false;
