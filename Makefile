@@ -5,7 +5,10 @@
 #   MPI=/path/mpicc (with a new build/) or MPI=none
 #   FUZZ_SECONDS=600, for make fuzz and its part of make check-full
 #   CUDA=ON (installs nvcc 13 into build/cuda if there is none) or CUDA=OFF; default: ON where nvcc 13 is
+#   JUDGE_SAMPLE=1, for make check-full: the whole field trial of orthant judge, a quarter of an hour;
+#   default: every 13th of its faults
 FUZZ_SECONDS ?= 600
+JUDGE_SAMPLE ?= 13
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 export BLAS MPI
 
@@ -46,12 +49,13 @@ check:  ## builds, then all tests and the lint
 	  cmake --build build -j $(JOBS) --target page; fi >build/page.log || { cat build/page.log; exit 1; }
 	@$(call test,cpu)
 
-check-full:  ## all cases of all tests, the formatter, a second compiler, the sanitizers; an hour
+check-full:  ## all cases of all tests, the formatter, the judge's field trial, another compiler, sanitizers; an hour
 	$(needs) test format clang page optional:fuzz optional:browser
 	@clang-format-14 --dry-run --Werror $$(git ls-files '*.c' '*.h')
 	@$(call build,cpu)
 	@cmake --build build -j $(JOBS) --target page
 	@$(call test,full)
+	@OMP_NUM_THREADS=1 tools/judge_field.sh --optional --sample $(JUDGE_SAMPLE)
 	@$(call build,clang)
 	@$(call test,clang)
 	@$(call build,asan)

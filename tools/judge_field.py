@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Records steps of real models of transformers, sound and with planted faults, has `orthant judge` judge
-each, and prints what was found:  judge_field.py ORTHANT [--seeds N] [--only WORD]
+each, and prints what was found:  judge_field.py ORTHANT [--seeds N] [--only WORD] [--sample N]
+  --sample N   every Nth fault, and a quarter of the sound steps
 
 Exit code 1 if a sound step has a finding, or fewer than 95 % of the faults have one, or fewer than 90 % the
 right class. Needs torch, transformers and safetensors (tools/judge_field.sh installs them)."""
@@ -222,12 +223,14 @@ def main():
     parser.add_argument("orthant")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--sample", type=int, default=1)
     a = parser.parse_args()
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     work = tempfile.mkdtemp()
-    sums = collections.Counter()
+    sums, listed = collections.Counter(), collections.Counter()
+    every = {"sound": 1 if a.sample == 1 else len(TYPES) + 1, "fault": a.sample}
     for family in FAMILIES:
         for type_ in TYPES:
             for fault, wanted in FAULTS.items():
@@ -235,12 +238,15 @@ def main():
                     name = f"{family} {type_} {fault} {seed}"
                     if a.only not in name or not applies(family, type_, fault):
                         continue
+                    kind = "sound" if fault == "sound" else "fault"
+                    listed[kind] += 1
+                    if listed[kind] % every[kind]:
+                        continue
                     folder = os.path.join(work, "record")
                     shutil.rmtree(folder, ignore_errors=True)
                     record(folder, family, type_, fault, 17 + seed)
                     report, error = judge(a.orthant, folder)
                     found = [f["what"] for f in report["findings"]] if report else []
-                    kind = "sound" if fault == "sound" else "fault"
                     sums[kind] += 1
                     sums[f"{kind} unread"] += report is None
                     sums[f"{kind} found"] += bool(found)

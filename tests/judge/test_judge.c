@@ -259,6 +259,22 @@ static void a_common_factor_is_named(void **state) {
   assert_string_equal(find(&report, "norm_factor")->factor, "2");
 }
 
+// Halves gradients that have the rounding of products in bf16.
+static void halve_rounded(const char *key, float *values, int64_t count) {
+  uint64_t seed = 7;
+  for (int64_t i = 0; i < count && is_gradient(key); i++) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    values[i] *= 0.5f * (1 + 0.006f * ((float)(seed >> 40) / 8388608.0f - 1));
+  }
+}
+
+static void a_fault_does_not_hide_products_in_bf16(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(plant(halve_rounded, NULL, NULL));
+  assert_non_null(strstr(report.step, "products in bf16"));
+  assert_float_equal(strtod(find(&report, "factor")->factor, NULL), 0.5, 1e-3);
+}
+
 static void clear_norms(const char *key, float *values, int64_t count) {
   if (is_gradient(key) && strstr(key, "post_attention_layernorm"))
     memset(values, 0, (size_t)count * sizeof *values);
@@ -353,6 +369,7 @@ int main(void) {
       TEST(settings_that_are_far_off_show_the_right_ones),
       TEST(a_scale_of_scores_is_fitted),
       TEST(a_common_factor_is_named),
+      TEST(a_fault_does_not_hide_products_in_bf16),
       TEST(gradients_that_are_zero_are_a_factor_of_zero),
       TEST(weights_in_a_gradient_are_named),
       TEST(numbers_that_are_not_finite_are_named),

@@ -172,11 +172,18 @@ void ot_judge_loss(ot_judging *j) {
   if (!agrees) j->loss = mean;
 }
 
-// The finding of this class, or a new one.
-static ot_judge_finding *finding_of(ot_judging *j, const ot_hypothesis *h) {
+// The finding of this class, or null.
+static ot_judge_finding *known_finding(const ot_judging *j, const ot_hypothesis *h) {
   for (int i = 0; i < j->report->num_findings; i++) {
     if (ot_text_equal(j->report->findings[i].what, h->fault)) return &j->report->findings[i];
   }
+  return NULL;
+}
+
+// The same, or a new one.
+static ot_judge_finding *finding_of(ot_judging *j, const ot_hypothesis *h) {
+  ot_judge_finding *const known = known_finding(j, h);
+  if (known) return known;
   ot_judge_finding *const f = ot_judge_find(j->report, h->fault);
   f->evidence = h->sentence;
   f->advice = h->advice;
@@ -196,7 +203,10 @@ void ot_judge_explain_loss(ot_judging *j) {
   if (isnan(j->loss)) return;
   if (j->setting.setting && explain_loss(j, j->setting.hypothesis, j->setting.loss)) return;
   for (int i = 0; i < j->num_hypotheses; i++) {
-    if (explain_loss(j, &j->hypotheses[i], j->losses[OT_OWN_STREAMS + i])) return;
+    const ot_hypothesis *const h = &j->hypotheses[i];
+    // A setting may have any value, so that the loss of one value alone says nothing.
+    if (h->form != OT_FAULT_WHOLE && !known_finding(j, h)) continue;
+    if (explain_loss(j, h, j->losses[OT_OWN_STREAMS + i])) return;
   }
   const double factor = j->loss / j->losses[0];
   ot_judge_finding *const f = ot_judge_find(j->report, "loss");
@@ -232,6 +242,11 @@ static ot_status find_setting_in_float(ot_judging *as_autocast, ot_judging *as_f
   return OT_OK;
 }
 
+// Whether errors are rounding of these types, or a fault and such rounding.
+static bool fits_types(ot_judging *j) {
+  return !is_far(j, OT_RATIO_FINE) || ot_judge_explains_errors(j);
+}
+
 // In the types that fit the errors.
 static ot_status measure_in_types(ot_judged_pass *p) {
   OT_TRY(ot_judge_measure(p));
@@ -243,11 +258,11 @@ static ot_status measure_in_types(ot_judged_pass *p) {
   OT_TRY(ot_judge_measure(p));
   for (int i = 0; i < p->count; i++) {
     if (!tried[i]) continue;
-    if (is_far(&p->judgings[i], OT_RATIO_FINE)) {
-      p->judgings[i] = as_float->judgings[i];
-    } else {
+    if (fits_types(&p->judgings[i])) {
       fits = true;
       OT_TRY(find_setting_in_float(&p->judgings[i], &as_float->judgings[i]));
+    } else {
+      p->judgings[i] = as_float->judgings[i];
     }
   }
   if (!fits) *p = *as_float;
