@@ -354,6 +354,26 @@ static void wrong_settings_of_an_update_show_the_right_ones(void **state) {
   assert_non_null(strstr(f->evidence, "a decay of 0.1 (0)"));
 }
 
+static const ot_sensitivity *sensitivity(const ot_judge_report *report, const char *what) {
+  for (int i = 0; i < report->num_sensitivities; i++) {
+    if (strcmp(report->sensitivities[i].what, what) == 0) return &report->sensitivities[i];
+  }
+  fail_msg("no sensitivity %s", what);
+  return NULL;
+}
+
+// In bf16, a decay of 0.1 at a rate of 0.01 is below the rounding of a weight.
+static void what_an_update_does_not_show_is_stated(void **state) {
+  (void)state;
+  static const char *const hidden = "a decay of 0.1 is below rounding in 21 of 21 tensors";
+  const ot_judge_report fine = judge(fixture("llama_fp32")), coarse = judge(fixture("llama_bf16"));
+  assert_true(sensitivity(&fine, "update_decay")->factor < 1e-3);
+  assert_true(sensitivity(&fine, "update_rate")->factor < 1e-4);
+  assert_true(sensitivity(&coarse, "update_decay")->factor > 0.1);
+  assert_null(strstr(ot_judge_report_print(&fine), "below rounding"));
+  assert_non_null(strstr(ot_judge_report_print(&coarse), hidden));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_directory, close_directory)
 
 int main(void) {
@@ -375,6 +395,7 @@ int main(void) {
       TEST(numbers_that_are_not_finite_are_named),
       TEST(an_unknown_fault_has_its_place),
       TEST(a_wrong_update_is_named),
+      TEST(what_an_update_does_not_show_is_stated),
       TEST(wrong_settings_of_an_update_show_the_right_ones),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,6 +114,24 @@ static void faults_show_their_sizes(void **state) {
   assert_true(r.ratio > 10 && r.rest > 10);
 }
 
+// A wrong rate or decay shows from the error on that the units say, and not below.
+static void units_say_which_errors_show(void **state) {
+  (void)state;
+  for (int narrow = 0; narrow < 2; narrow++) {
+    step(&usual, 1, narrow);
+    const ot_adamw_result sound = judge(&usual, narrow);
+    for (int k = 0; k < 2; k++) {
+      const double roundings = k == 0 ? 2 : 6;
+      ot_adamw_settings rate = usual, decay = usual;
+      rate.rate *= 1 + roundings * sound.rate_unit;
+      decay.decay += roundings * sound.decay_unit;
+      assert_true((judge(&rate, narrow).ratio > 4) == (k == 1));
+      assert_true((judge(&decay, narrow).ratio > 4) == (k == 1));
+    }
+    assert_true((4 * sound.decay_unit > usual.decay) == narrow);
+  }
+}
+
 static void missing_corrections_are_a_factor_of_the_rate(void **state) {
   (void)state;
   ot_adamw_settings s = usual;
@@ -132,6 +150,7 @@ int main(void) {
       cmocka_unit_test(sound_updates_agree),
       cmocka_unit_test(clipping_shows_in_the_first_moments),
       cmocka_unit_test(faults_show_their_sizes),
+      cmocka_unit_test(units_say_which_errors_show),
       cmocka_unit_test(missing_corrections_are_a_factor_of_the_rate),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

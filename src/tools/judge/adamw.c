@@ -53,6 +53,18 @@ static void fit(const ot_adamw_sums *s, double *a, double *b) {
   *b = (-p[CHANGE][WEIGHT] * dd + p[CHANGE][DIRECTION] * dw) / determinant;
 }
 
+// The factor of a vector with the square `square` that has the length `length`.
+static double factor_of_length(double length, double square) {
+  return square > 0 ? length / sqrt(square) : INFINITY;
+}
+
+// The square of DIRECTION + decay WEIGHT.
+static double square_of_move(const ot_adamw_sums *s, double decay) {
+  const double(*const p)[OT_ADAMW_VECTORS] = s->products;
+  return p[DIRECTION][DIRECTION] + 2 * decay * p[DIRECTION][WEIGHT] +
+         decay * decay * p[WEIGHT][WEIGHT];
+}
+
 static void judge_moments(const ot_adamw_sums *s, ot_adamw_result *out) {
   const double(*const p)[OT_ADAMW_VECTORS] = s->products;
   if (!(p[GRADIENT][GRADIENT] > 0) || !(p[FIRST][FIRST] > 0)) return;
@@ -77,6 +89,8 @@ ot_adamw_result ot_adamw_judge(const ot_adamw_settings *settings, const ot_adamw
   out.rest = own > 0 ? error_of(s, a, b) / fmax(own, known) : 0;
   out.rate = a;
   out.decay = rate != 0 ? b / rate : 0;
+  out.rate_unit = factor_of_length(own, rate * rate * square_of_move(s, settings->decay));
+  out.decay_unit = factor_of_length(own, rate * rate * s->products[WEIGHT][WEIGHT]);
   if (settings->step == 1) judge_moments(s, &out);
   return out;
 }

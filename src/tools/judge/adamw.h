@@ -39,9 +39,12 @@ typedef struct ot_adamw_result {
   double ratio;        // error of the change, in roundings of weights and moments
   double rate, decay;  // that the change shows: as the settings' ones
   double rest;         // error of the change with these two
-  double clip;         // first step: the factor of the gradient in the first moment; else NAN
-  double clip_rest;    // first step: error of the first moment with it, relative to the moment
-  double square;       // first step: sqrt(v / (1 - beta2)) over |clipped gradient|, 1 if right
+  // What moves the change by one rounding of weights and moments: a share of the rate, and a decay;
+  // infinite where the change does not show them.
+  double rate_unit, decay_unit;
+  double clip;       // first step: the factor of the gradient in the first moment; else NAN
+  double clip_rest;  // first step: error of the first moment with it, relative to the moment
+  double square;     // first step: sqrt(v / (1 - beta2)) over |clipped gradient|, 1 if right
 } ot_adamw_result;
 
 // Unit roundoffs of the stored weights and moments; the update was computed before these were

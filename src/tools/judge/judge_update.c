@@ -25,7 +25,11 @@ enum { FAULTS = 16, NAMES = 4 };
 typedef struct updating {
   ot_judging *judging;
   int compared;
-  double worst;  // ratio
+  double worst;                                   // ratio
+  double least_rate, least_decay, least_moments;  // errors that would have shown
+  double decay;                                   // the largest of all groups
+  int hidden;                                     // tensors on which such a decay does not show
+  const char *first_hidden;
   double clip_low, clip_high, clip_unit;
   const char *clip_first;  // a tensor
   int num_faults;
@@ -98,7 +102,7 @@ static bool read_settings(const ot_recorded_group *g, ot_adamw_settings *out) {
 
 enum { BEFORE, AFTER, FIRST, SECOND, GRADIENT, MOVED, CHUNK = 1 << 18 };
 
-// What the step holds of a parameter: kinds that it lacks have no tensor.
+// The tensors that the step holds of a parameter; kinds that it lacks have none.
 typedef struct moved {
   const char *name;
   int64_t elements;
@@ -216,9 +220,11 @@ static void find_update(updating *u, const char *name, const ot_adamw_settings *
   add_fault(u, name, &fault);
 }
 
-// `unit`: unit roundoff of the stored moments.
+// The relative error of moments that is a finding. `unit`: unit roundoff of the stored moments.
+static double moments_error(double unit) { return ot_larger(8 * unit, 1e-5); }
+
 static void find_moments(updating *u, const char *name, const ot_adamw_result *r, double unit) {
-  const double exact = ot_larger(8 * unit, 1e-5), off = fabs(r->square - 1);
+  const double exact = moments_error(unit), off = fabs(r->square - 1);
   if (!(r->clip_rest > exact) && !(off > exact)) return;
   const update_fault fault = {
       .what = "update_moments",
@@ -231,6 +237,37 @@ static void find_moments(updating *u, const char *name, const ot_adamw_result *r
       .worst = ot_larger(off, r->clip_rest),
       .confirmed = NAN};
   add_fault(u, name, &fault);
+}
+
+// What would have shown on a tensor. `unit`: unit roundoff of the stored moments.
+static void keep_sensitivity(updating *u, const char *name, const ot_adamw_result *r, double unit) {
+  const double decay = OT_RATIO_FINE * r->decay_unit;
+  u->least_rate = ot_smaller(u->least_rate, OT_RATIO_FINE * r->rate_unit);
+  u->least_decay = ot_smaller(u->least_decay, decay);
+  if (isfinite(r->square)) u->least_moments = ot_smaller(u->least_moments, moments_error(unit));
+  if (!(decay > u->decay) || u->decay == 0) return;
+  if (u->hidden++ == 0) u->first_hidden = name;
+}
+
+static void add_sensitivities(const updating *u) {
+  ot_judge_report *const report = u->judging->report;
+  ot_judge_add_sensitivity(report, "update_rate", u->least_rate);
+  ot_judge_add_sensitivity(report, "update_decay", u->least_decay);
+  if (isfinite(u->least_moments))
+    ot_judge_add_sensitivity(report, "update_moments", u->least_moments);
+  if (u->hidden == 0) return;
+  ot_judge_add_part(
+      report, "note", true,
+      "a decay of %.3g is below rounding in %d of %d tensors, %s among them: whether it "
+      "is applied does not show there (record fp32 or master weights)",
+      u->decay, u->hidden, u->compared, u->first_hidden);
+}
+
+static double largest_decay(const ot_recorded_step *step) {
+  double largest = 0;
+  for (int64_t i = 0; i < step->num_groups; i++)
+    largest = ot_larger(largest, setting_of(&step->groups[i], "weight_decay", 0, 0));
+  return largest;
 }
 
 // The clip factor is the same for all tensors.
@@ -253,6 +290,7 @@ static void judge_sums(updating *u, const moved *m, const ot_adamw_settings *set
   u->worst = ot_larger(u->worst, r.ratio);
   if (r.ratio > OT_RATIO_FINE) find_update(u, m->name, settings, &r);
   find_moments(u, m->name, &r, m->moment_unit);
+  keep_sensitivity(u, m->name, &r, m->moment_unit);
   keep_clip(u, &r, m->name, m->moment_unit);
 }
 
@@ -307,15 +345,20 @@ static void find_clip(updating *u) {
 }
 
 ot_status ot_judge_update(ot_judging *j) {
-  updating u = {.judging = j};
+  updating u = {.judging = j,
+                .least_rate = INFINITY,
+                .least_decay = INFINITY,
+                .least_moments = INFINITY,
+                .decay = largest_decay(&j->step)};
   for (int64_t i = 0; i < j->step.num_tensors; i++) {
     if (j->step.tensors[i].kind == OT_RECORDED_AFTER)
       OT_TRY(judge_weights(&u, &j->step.tensors[i]));
   }
   find_clip(&u);
   report_faults(&u);
-  if (u.compared > 0)
-    ot_judge_add_part(j->report, "update", u.num_faults == 0,
-                      "%d tensors after AdamW, up to %.2g roundings", u.compared, u.worst);
+  if (u.compared == 0) return OT_OK;
+  ot_judge_add_part(j->report, "update", u.num_faults == 0,
+                    "%d tensors after AdamW, up to %.2g roundings", u.compared, u.worst);
+  add_sensitivities(&u);
   return OT_OK;
 }
