@@ -153,6 +153,16 @@ static void recorded_choices_of_experts_are_used(void **state) {
   assert_non_null(strstr(ot_judge_report_print(&report), "0 beyond rounding"));
 }
 
+// The balancing loss of transformers, with the coefficient of config.json, is no fault.
+static void a_balancing_loss_over_all_layers_is_known(void **state) {
+  (void)state;
+  const ot_judge_report report = judge(fixture("moe_balance"));
+  const char *const text = ot_judge_report_print(&report);
+  if (report.verdict != OT_VERDICT_CLEAN) fail_msg("%s", text);
+  assert_non_null(
+      strstr(text, "balance_loss_over_layers added with the coefficient of config.json (1"));
+}
+
 // ---- settings far from those of config.json ----
 
 // A copy of a record in fp32 whose config.json has another setting than the recorded step.
@@ -386,6 +396,7 @@ int main(void) {
       TEST(layers_without_activations_are_refused),
       TEST(recorded_choices_of_experts_are_used),
       TEST(choices_beyond_rounding_are_named),
+      TEST(a_balancing_loss_over_all_layers_is_known),
       TEST(settings_that_are_far_off_show_the_right_ones),
       TEST(a_scale_of_scores_is_fitted),
       TEST(a_common_factor_is_named),

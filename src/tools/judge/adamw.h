@@ -39,8 +39,8 @@ typedef struct ot_adamw_result {
   double ratio;        // error of the change, in roundings of weights and moments
   double rate, decay;  // that the change shows: as the settings' ones
   double rest;         // error of the change with these two
-  // What moves the change by one rounding of weights and moments: a share of the rate, and a decay;
-  // infinite where the change does not show them.
+  // Errors that move the change by one rounding of weights and moments: a share of the rate, a
+  // decay; infinite where the change does not show them.
   double rate_unit, decay_unit;
   double clip;       // first step: the factor of the gradient in the first moment; else NAN
   double clip_rest;  // first step: error of the first moment with it, relative to the moment

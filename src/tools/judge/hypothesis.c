@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "describe/moe.h"
 #include "judge/setting.h"
 
 // Changes `c`, a copy of the step, under the hypothesis. False if it would change nothing.
@@ -185,6 +186,12 @@ static bool add_balance(ot_judged_step *c, ot_arena *arena) {
   return c->model.moe.num_experts > 0 && c->model.moe.aux_coefficient > 0;
 }
 
+// transformers' load_balancing_loss_func: the shares of experts are those in all layers.
+static bool add_balance_over_layers(ot_judged_step *c, ot_arena *arena) {
+  c->rows.batch.shares = c->layer_shares;
+  return c->layer_shares && ot_moe_layers(&c->model) > 1 && add_balance(c, arena);
+}
+
 static bool add_z(ot_judged_step *c, ot_arena *arena) {
   (void)arena;
   c->losses |= OT_PLAIN_Z;
@@ -249,6 +256,12 @@ static const struct {
       "the balancing loss of experts is added with another coefficient than that of config.json",
       "see by which axes and micro-batches the auxiliary loss is divided", OT_FAULT_LOSS},
      add_balance},
+    {{"balance_loss_over_layers",
+      "the balancing loss over the experts of all layers together is added with another "
+      "coefficient "
+      "than that of config.json",
+      "see by which axes and micro-batches the auxiliary loss is divided", OT_FAULT_LOSS},
+     add_balance_over_layers},
     {{"z_loss", "the z loss of routers is added with another coefficient than that of config.json",
       "see by which axes and tokens the z loss is divided", OT_FAULT_LOSS},
      add_z},

@@ -20,6 +20,9 @@ typedef struct ot_judged_step {
   ot_model model;
   ot_judged_rows rows;
   unsigned losses;  // of plain.h
+  // [groups, E] share of the slots of a group that each expert has in all layers together, which
+  // the forward pass fills in; null: there are no experts.
+  double *layer_shares;
 } ot_judged_step;
 
 typedef struct ot_hypothesis_case {

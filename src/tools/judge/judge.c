@@ -242,12 +242,19 @@ static ot_status find_setting_in_float(ot_judging *as_autocast, ot_judging *as_f
   return OT_OK;
 }
 
-// Whether errors are rounding of these types, or a fault and such rounding.
-static bool fits_types(ot_judging *j) {
-  return !is_far(j, OT_RATIO_FINE) || ot_judge_explains_errors(j);
+// Whether errors are rounding of products in bf16, or a fault and such rounding. A tensor without
+// that rounding says that there were none.
+static bool fits_autocast(ot_judging *j) {
+  static const double exact = 0.05;
+  if (!is_far(j, OT_RATIO_FINE)) return true;
+  for (int t = 0; t < j->evidence.num_tensors; t++) {
+    const double ratio = ot_evidence_ratio(&j->evidence, &j->evidence.tensors[t]);
+    if (ratio > 0 && ratio < exact) return false;
+  }
+  return ot_judge_explains_errors(j);
 }
 
-// In the types that fit the errors.
+// Computes the step in the types that fit the errors.
 static ot_status measure_in_types(ot_judged_pass *p) {
   OT_TRY(ot_judge_measure(p));
   ot_judged_pass *const as_float = ot_arena_take(p->judgings[0].arena, sizeof *as_float);
@@ -258,7 +265,7 @@ static ot_status measure_in_types(ot_judged_pass *p) {
   OT_TRY(ot_judge_measure(p));
   for (int i = 0; i < p->count; i++) {
     if (!tried[i]) continue;
-    if (fits_types(&p->judgings[i])) {
+    if (fits_autocast(&p->judgings[i])) {
       fits = true;
       OT_TRY(find_setting_in_float(&p->judgings[i], &as_float->judgings[i]));
     } else {
@@ -289,6 +296,7 @@ ot_status ot_judging_open(ot_judging *j) {
   find_judged_rows(j);
   OT_TRY(ot_judge_layers_check(j));
   OT_TRY(ot_judge_routes_read(j));
+  ot_judge_shares_create(j);
   j->num_hypotheses = ot_hypotheses_list(&j->own, j->arena, OT_JUDGE_HYPOTHESES, j->cases);
   for (int i = 0; i < j->num_hypotheses; i++) j->hypotheses[i] = *j->cases[i].hypothesis;
   return OT_OK;

@@ -182,6 +182,9 @@ static bool wants(void *context, int stream) {
 // Activations and choices of experts are compared in a pass for one record.
 static ot_status exchange(void *context, const ot_recomputed_exchange *values) {
   const measurement *const m = context;
+  ot_judge_shares_add(&m->pass->judgings[0], values);
+  // Stream 0 has the rows of the first record.
+  if (m->pass->same_batches) ot_judge_shares_add(&m->pass->judgings[1], values);
   if (m->pass->count > 1) return OT_OK;
   ot_judge_routes_exchange(&m->pass->judgings[0], values);
   return ot_judge_origin_exchange(&m->pass->judgings[0], values);
@@ -274,6 +277,7 @@ static void begin(measurement *m) {
   share_base(p);
   for (int i = 0; i < p->count; i++) {
     list_streams(m, i);
+    ot_judge_shares_clear(&p->judgings[i]);
     begin_record(&p->judgings[i]);
   }
   p->between = ot_judged_pass_coarser(p)->evidence;

@@ -177,6 +177,12 @@ ot_status ot_judge_routes_read(ot_judging *judging);
 void ot_judge_routes_begin(ot_judging *judging);
 void ot_judge_routes_exchange(ot_judging *judging, const ot_recomputed_exchange *values);
 
+// The shares of experts in all layers together, of which stream 0 adds those of each layer in the
+// forward pass, before hypotheses need them in the backward pass.
+void ot_judge_shares_create(ot_judging *judging);
+void ot_judge_shares_clear(ot_judging *judging);
+void ot_judge_shares_add(ot_judging *judging, const ot_recomputed_exchange *values);
+
 // OT_USAGE for layers that the model lacks, or whose activations are not recorded.
 ot_status ot_judge_layers_check(const ot_judging *judging);
 // Divides the recorded gradients by their common factor.

@@ -7,6 +7,7 @@
 
 #include "base/extremes.h"
 #include "base/text.h"
+#include "describe/moe.h"
 #include "judge/assemble_fields.h"
 #include "judge/judge_parts.h"
 
@@ -68,6 +69,33 @@ ot_status ot_judge_routes_read(ot_judging *j) {
   }
   j->own.rows.batch.choices = r->choices;
   return OT_OK;
+}
+
+// ---- shares of experts in all layers ----
+
+static int64_t share_count(const ot_judging *j) {
+  return j->recorded.num_batches * j->step.model.moe.num_experts;
+}
+
+void ot_judge_shares_create(ot_judging *j) {
+  if (j->step.model.moe.num_experts > 0)
+    j->own.layer_shares = ot_arena_array(j->arena, share_count(j), sizeof(double));
+}
+
+void ot_judge_shares_clear(ot_judging *j) {
+  for (int64_t i = 0; j->own.layer_shares && i < share_count(j); i++) j->own.layer_shares[i] = 0;
+}
+
+void ot_judge_shares_add(ot_judging *j, const ot_recomputed_exchange *e) {
+  const ot_moe *const moe = &j->step.model.moe;
+  const int64_t k = moe->experts_per_token;
+  if (e->stream != 0 || e->backward || !e->router.choices || !j->own.layer_shares) return;
+  for (int64_t b = 0; b < j->recorded.num_batches; b++) {
+    const ot_step_batch *const batch = &j->recorded.batch[b];
+    const double slots = (double)(batch->rows * k * ot_moe_layers(&j->step.model));
+    for (int64_t i = batch->first_row * k; i < (batch->first_row + batch->rows) * k; i++)
+      j->own.layer_shares[b * moe->num_experts + e->router.choices[i]] += 1 / slots;
+  }
 }
 
 // ---- whether they are plausible ----

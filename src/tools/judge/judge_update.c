@@ -239,7 +239,7 @@ static void find_moments(updating *u, const char *name, const ot_adamw_result *r
   add_fault(u, name, &fault);
 }
 
-// What would have shown on a tensor. `unit`: unit roundoff of the stored moments.
+// Keeps the errors that would have shown on a tensor. `unit`: unit roundoff of the stored moments.
 static void keep_sensitivity(updating *u, const char *name, const ot_adamw_result *r, double unit) {
   const double decay = OT_RATIO_FINE * r->decay_unit;
   u->least_rate = ot_smaller(u->least_rate, OT_RATIO_FINE * r->rate_unit);

@@ -41,7 +41,7 @@ typedef struct ot_plain_op {
   const void *settings;  // a struct of the op's file
 } ot_plain_op;
 
-// What is taken from the scratch is released together, down to a mark.
+// Memory that is taken from the scratch is released together, down to a mark.
 typedef struct ot_plain_mark {
   int piece, num_ops;
   int64_t used;  // bytes of the piece

@@ -92,7 +92,7 @@ static bool is_entered(const recomputation *r, const ot_graph *graph, int block)
   return block >= r->request->first_block && block <= end;
 }
 
-// What enters the blocks of stream `index`, which an earlier one may have.
+// Reserves what enters the blocks of stream `index`, which an earlier one may have.
 static void reserve_inputs(recomputation *r, int index) {
   const ot_recomputation_stream *const how = r->request->streams;
   stream *const s = &r->streams[index];
