@@ -6,8 +6,8 @@
 enum { CHUNK = 1 << 18 };
 
 int64_t ot_weight_chunk_lines(const ot_weight_tensor *t) {
-  const int64_t lines = CHUNK / ot_weight_line_elements(t);
-  return lines > 0 ? lines : 1;
+  const int64_t some = CHUNK / ot_weight_line_elements(t), all = ot_weight_lines(t);
+  return some < 1 ? 1 : some < all ? some : all;
 }
 
 // ---- rows of files and of parameters ----

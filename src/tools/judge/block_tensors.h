@@ -48,7 +48,8 @@ static inline int64_t ot_weight_line_elements(const ot_weight_tensor *t) {
   return t->transposed ? t->rows : t->cols;
 }
 
-// Lines of a tensor that are read and measured at once: about 2^18 elements, at least one line.
+// Lines of a tensor that are read and measured at once: all, or about 2^18 elements, at least one
+// line.
 int64_t ot_weight_chunk_lines(const ot_weight_tensor *tensor);
 
 // Lines [first, first + count) of a tensor, made of values of parameters.
