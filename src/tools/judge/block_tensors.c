@@ -35,13 +35,12 @@ static place find_row(const ot_weight_tensor *t, int64_t file_row) {
 
 // ---- out of parameters ----
 
-// out[i] = from[i * step], or is increased by it.
-static void copy_run(ot_dtype dtype, const void *from, int64_t step, int64_t count, bool add,
-                     double *out) {
+// out[i] = from[i], or is increased by it.
+static void copy_run(ot_dtype dtype, const void *from, int64_t count, bool add, double *out) {
   const double *const wide = from;
   const float *const narrow = from;
   for (int64_t i = 0; i < count; i++) {
-    const double value = dtype == OT_F64 ? wide[i * step] : (double)narrow[i * step];
+    const double value = dtype == OT_F64 ? wide[i] : (double)narrow[i];
     out[i] = add ? out[i] + value : value;
   }
 }
@@ -57,13 +56,13 @@ static void gather_columns(const ot_weight_lines_request *r, int64_t row, double
   const int64_t cols = r->graph->parameters[at.parameter].cols;
   const void *const from = element_at(r->dtype, r->values[at.parameter], at.row * cols + r->first);
   for (int64_t i = 0; i < r->count; i++)
-    copy_run(r->dtype, element_at(r->dtype, from, i), 1, 1, r->add, out + i * t->rows + row);
+    copy_run(r->dtype, element_at(r->dtype, from, i), 1, r->add, out + i * t->rows + row);
 }
 
 static void gather_row(const ot_weight_lines_request *r, int64_t row, double *out) {
   const place at = find_row(r->tensor, row);
   const int64_t cols = r->graph->parameters[at.parameter].cols;
-  copy_run(r->dtype, element_at(r->dtype, r->values[at.parameter], at.row * cols), 1, cols, r->add,
+  copy_run(r->dtype, element_at(r->dtype, r->values[at.parameter], at.row * cols), cols, r->add,
            out + (row - r->first) * cols);
 }
 

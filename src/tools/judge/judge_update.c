@@ -152,9 +152,16 @@ static bool is_whole(const moved *m) {
   return true;
 }
 
-// Elements [first, first + count) of all kinds, in `scratch`.
-static ot_status read_moved(const ot_judging *j, moved *m, int64_t first, int64_t count,
-                            ot_arena *scratch, double **values) {
+// Elements of the chunk that begins at element `first`.
+static int64_t chunk_elements(const moved *m, int64_t first) {
+  const int64_t left = m->elements - first;
+  return left < CHUNK ? left : CHUNK;
+}
+
+// Reads a chunk of all kinds into `scratch`.
+static ot_status read_moved(const ot_judging *j, moved *m, int64_t first, ot_arena *scratch,
+                            double **values) {
+  const int64_t count = chunk_elements(m, first);
   for (int k = 0; k < MOVED; k++) {
     if (!m->view[k].tensor) continue;
     ot_assembly copies;
@@ -173,11 +180,11 @@ static ot_status measure_chunk(const ot_judging *j, moved *m, int64_t first,
   ot_heap heap = {0};
   ot_arena scratch = ot_heap_arena_create(&heap);
   double *values[MOVED] = {NULL};
-  const int64_t left = m->elements - first, count = left < CHUNK ? left : CHUNK;
-  const ot_status status = read_moved(j, m, first, count, &scratch, values);
+  const ot_status status = read_moved(j, m, first, &scratch, values);
   const ot_adamw_values all = {values[BEFORE], values[AFTER], values[FIRST], values[SECOND],
                                values[GRADIENT]};
-  if (status == OT_OK && settings && is_whole(m)) ot_adamw_measure(settings, &all, count, sums);
+  if (status == OT_OK && settings && is_whole(m))
+    ot_adamw_measure(settings, &all, chunk_elements(m, first), sums);
   ot_heap_release(&heap);
   return status;
 }
