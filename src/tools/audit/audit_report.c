@@ -7,15 +7,6 @@
 #include "base/text.h"
 #include "base/text_builder.h"
 
-const char *ot_verdict_name(ot_verdict verdict) {
-  static const char *const names[] = {
-      [OT_VERDICT_CLEAN] = "clean",
-      [OT_VERDICT_FINDING] = "finding",
-      [OT_VERDICT_INCONCLUSIVE] = "inconclusive",
-  };
-  return names[verdict];
-}
-
 ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char *where,
                           const char *advice, const char *evidence, ...) {
   report->findings = ot_arena_grow(report->arena, report->findings, report->num_findings,

@@ -5,12 +5,7 @@
 
 #include "base/arena.h"
 #include "base/json_writer.h"
-
-typedef enum ot_verdict {
-  OT_VERDICT_CLEAN,
-  OT_VERDICT_FINDING,
-  OT_VERDICT_INCONCLUSIVE,
-} ot_verdict;
+#include "judge/verdict.h"
 
 typedef struct ot_finding {
   const char *what;      // the cause, one word: "weights_differ"
@@ -53,6 +48,3 @@ void ot_audit_report_write_findings(const ot_audit_report *report, ot_json_write
 
 // The report as text: several lines, each ended, in the report's arena.
 const char *ot_audit_report_print(const ot_audit_report *report);
-
-// "clean", "finding", "inconclusive".
-const char *ot_verdict_name(ot_verdict verdict);

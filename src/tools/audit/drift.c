@@ -17,7 +17,6 @@
 
 #include "audit/audit.h"
 #include "audit/layout_probe.h"
-#include "audit/log_probability.h"
 #include "audit/probe.h"
 #include "audit/serving_probe.h"
 #include "audit/variant.h"
@@ -26,6 +25,7 @@
 #include "checkpoint/convert.h"
 #include "data/data_loader.h"
 #include "files/disk.h"
+#include "judge/log_probability.h"
 
 enum { TOKENS = 128, NEIGHBOURS = 3, MOST_LENGTHS = 8, LAYOUT_TOKENS = 32 };
 

@@ -3,12 +3,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "audit/log_probability.h"
 #include "audit/probe.h"
 #include "audit/step_checks.h"
 #include "audit/variant.h"
 #include "data/data_loader.h"
 #include "describe/moe.h"
+#include "judge/log_probability.h"
 
 // The losses of a micro-batch: mean nats per target, and those of the routers.
 typedef struct losses {

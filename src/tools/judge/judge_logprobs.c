@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-#include "audit/log_probability.h"
 #include "base/extremes.h"
 #include "base/text.h"
 #include "judge/attribution.h"
+#include "judge/log_probability.h"
 #include "judge/logprobs_causes.h"
 
 // Rounding of log-probabilities in a type, RMS in nats, where no checkpoint says it. bf16:

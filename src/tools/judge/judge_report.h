@@ -4,7 +4,9 @@
 // inconclusive, never clean.
 #pragma once
 
-#include "audit/audit_report.h"
+#include "base/arena.h"
+#include "base/json_writer.h"
+#include "judge/verdict.h"
 
 // A part of the step: "gradient", and its comparison in words.
 typedef struct ot_judged_part {

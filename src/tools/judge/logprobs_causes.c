@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "audit/log_probability.h"
 #include "base/extremes.h"
 #include "base/status.h"
 #include "judge/attribution.h"
+#include "judge/log_probability.h"
 
 // Differences below zero up to this many own errors are rounding.
 static const double offset_limit = 10;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accumulates in float64, token by token.
-#include "audit/log_probability.h"
+#include "judge/log_probability.h"
 
 #include <math.h>
 
