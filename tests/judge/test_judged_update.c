@@ -15,6 +15,7 @@ enum { ELEMENTS = 4000 };
 
 static double before[ELEMENTS], after[ELEMENTS], first[ELEMENTS], second[ELEMENTS],
     gradient[ELEMENTS];
+static double first_before[ELEMENTS], second_before[ELEMENTS];
 
 static const ot_adamw_settings usual = {
     .rate = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .step = 1};
@@ -41,6 +42,8 @@ static void step(const ot_adamw_settings *s, double clip, bool narrow) {
     double m = 0, v = 0;
     for (int64_t t = 1; t <= s->step; t++) {
       gradient[i] = 0.01 * draw();
+      first_before[i] = (double)(float)m;
+      second_before[i] = (double)(float)v;
       m = s->beta1 * m + (1 - s->beta1) * clip * gradient[i];
       v = s->beta2 * v + (1 - s->beta2) * clip * clip * gradient[i] * gradient[i];
     }
@@ -57,14 +60,24 @@ static void step(const ot_adamw_settings *s, double clip, bool narrow) {
 static ot_adamw_result judge(const ot_adamw_settings *as, bool narrow) {
   ot_adamw_sums sums = {0};
   const int half = ELEMENTS / 2;
-  ot_adamw_measure(as, &(ot_adamw_values){before, after, first, second, gradient}, half, &sums);
-  ot_adamw_measure(
-      as,
-      &(ot_adamw_values){before + half, after + half, first + half, second + half, gradient + half},
-      ELEMENTS - half, &sums);
+  ot_adamw_measure(as, &(ot_adamw_values){before, after, first, second, gradient, NULL, NULL}, half,
+                   &sums);
+  ot_adamw_measure(as,
+                   &(ot_adamw_values){before + half, after + half, first + half, second + half,
+                                      gradient + half, NULL, NULL},
+                   ELEMENTS - half, &sums);
   assert_int_equal(sums.elements, ELEMENTS);
   const ot_adamw_units units = {.weights = narrow ? 0x1p-9 : 0x1p-24};
   return ot_adamw_judge(as, &sums, &units);
+}
+
+// The same with the moments before the step, which are rounded.
+static ot_adamw_result judge_moments(const ot_adamw_settings *as) {
+  ot_adamw_sums sums = {0};
+  const ot_adamw_values values = {before,   after,        first,        second,
+                                  gradient, first_before, second_before};
+  ot_adamw_measure(as, &values, ELEMENTS, &sums);
+  return ot_adamw_judge(as, &sums, &(ot_adamw_units){0x1p-24, 0x1p-24});
 }
 
 static void sound_updates_agree(void **state) {
@@ -89,6 +102,25 @@ static void clipping_shows_in_the_first_moments(void **state) {
   assert_float_equal(r.clip, 0.37, 1e-6);
   assert_true(r.clip_rest < 1e-6);
   assert_float_equal(r.square, 1, 1e-6);
+}
+
+static void later_steps_show_what_they_add_to_the_moments(void **state) {
+  (void)state;
+  ot_adamw_settings s = usual;
+  s.step = 7;
+  step(&s, 0.37, false);
+  ot_adamw_result r = judge_moments(&s);
+  assert_float_equal(r.clip, 0.37, 1e-5);
+  assert_true(r.clip_noise > 1e-8 && r.clip_rest < 8 * r.clip_noise);
+  assert_true(fabs(r.square - 1) < 8 * r.square_noise);
+  s.beta1 = 0.91;
+  r = judge_moments(&s);
+  assert_true(r.clip_rest > 1000 * r.clip_noise);
+  s = usual;
+  s.step = 7;
+  s.beta2 = 0.951;
+  r = judge_moments(&s);
+  assert_true(fabs(r.square - 1) > 1000 * r.square_noise);
 }
 
 static void faults_show_their_sizes(void **state) {
@@ -149,6 +181,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sound_updates_agree),
       cmocka_unit_test(clipping_shows_in_the_first_moments),
+      cmocka_unit_test(later_steps_show_what_they_add_to_the_moments),
       cmocka_unit_test(faults_show_their_sizes),
       cmocka_unit_test(units_say_which_errors_show),
       cmocka_unit_test(missing_corrections_are_a_factor_of_the_rate),

@@ -6,22 +6,31 @@
 // Errors that follow from inner products in float64 are known to half of its digits.
 static const double half_digits = 1e-7;
 
-enum { CHANGE, DIRECTION, WEIGHT, FIRST, GRADIENT, SECOND };
+enum { CHANGE, DIRECTION, WEIGHT, FIRST, GRADIENT };
+
+static void measure_moments(const ot_adamw_settings *s, const ot_adamw_values *v, int64_t i,
+                            ot_adamw_sums *sums) {
+  const double before = v->second_before ? v->second_before[i] : 0;
+  sums->first += v->first[i] * v->first[i];
+  sums->second += v->second[i];
+  sums->added += (v->second[i] - s->beta2 * before) / (1 - s->beta2);
+}
 
 void ot_adamw_measure(const ot_adamw_settings *s, const ot_adamw_values *v, int64_t count,
                       ot_adamw_sums *sums) {
   const double t = (double)s->step;
   const double one = 1 - pow(s->beta1, t), two = 1 - pow(s->beta2, t);
   sums->elements += count;
+  sums->moments = s->step == 1 || (v->first_before && v->second_before);
   for (int64_t i = 0; i < count; i++) {
+    const double before = v->first_before ? v->first_before[i] : 0;
     const double m = v->first[i] / one, root = sqrt(fmax(v->second[i], 0) / two);
     const double at[OT_ADAMW_VECTORS] = {
         [CHANGE] = v->after[i] - v->before[i],
         [DIRECTION] = m / (root + s->epsilon),
         [WEIGHT] = v->before[i],
-        [FIRST] = v->first[i] / (1 - s->beta1),
+        [FIRST] = (v->first[i] - s->beta1 * before) / (1 - s->beta1),
         [GRADIENT] = v->gradient[i],
-        [SECOND] = sqrt(fmax(v->second[i], 0) / (1 - s->beta2)),
     };
     for (int a = 0; a < OT_ADAMW_VECTORS; a++) {
       for (int b = 0; b < OT_ADAMW_VECTORS; b++) sums->products[a][b] += at[a] * at[b];
@@ -29,6 +38,7 @@ void ot_adamw_measure(const ot_adamw_settings *s, const ot_adamw_values *v, int6
     const double error = at[CHANGE] + s->rate * (at[DIRECTION] + s->decay * at[WEIGHT]);
     sums->error += error * error;
     sums->after += v->after[i] * v->after[i];
+    measure_moments(s, v, i, sums);
   }
 }
 
@@ -65,14 +75,19 @@ static double square_of_move(const ot_adamw_sums *s, double decay) {
          decay * decay * p[WEIGHT][WEIGHT];
 }
 
-static void judge_moments(const ot_adamw_sums *s, ot_adamw_result *out) {
+// The moments are rounded with the unit roundoff `unit`.
+static void judge_moments(const ot_adamw_settings *settings, const ot_adamw_sums *s, double unit,
+                          ot_adamw_result *out) {
   const double(*const p)[OT_ADAMW_VECTORS] = s->products;
   if (!(p[GRADIENT][GRADIENT] > 0) || !(p[FIRST][FIRST] > 0)) return;
   out->clip = p[FIRST][GRADIENT] / p[GRADIENT][GRADIENT];
   const double rest = p[FIRST][FIRST] - 2 * out->clip * p[FIRST][GRADIENT] +
                       out->clip * out->clip * p[GRADIENT][GRADIENT];
   out->clip_rest = sqrt(fmax(rest, 0) / p[FIRST][FIRST]);
-  out->square = sqrt(p[SECOND][SECOND] / p[GRADIENT][GRADIENT]) / fabs(out->clip);
+  out->clip_noise = unit * sqrt(s->first / p[FIRST][FIRST]) / (1 - settings->beta1);
+  const double square = out->clip * out->clip * p[GRADIENT][GRADIENT];
+  out->square = sqrt(fmax(s->added, 0) / square);
+  out->square_noise = unit * s->second / (1 - settings->beta2) / square;
 }
 
 ot_adamw_result ot_adamw_judge(const ot_adamw_settings *settings, const ot_adamw_sums *s,
@@ -91,6 +106,6 @@ ot_adamw_result ot_adamw_judge(const ot_adamw_settings *settings, const ot_adamw
   out.decay = rate != 0 ? b / rate : 0;
   out.rate_unit = factor_of_length(own, rate * rate * square_of_move(s, settings->decay));
   out.decay_unit = factor_of_length(own, rate * rate * s->products[WEIGHT][WEIGHT]);
-  if (settings->step == 1) judge_moments(s, &out);
+  if (s->moments) judge_moments(settings, s, units->moments, &out);
   return out;
 }

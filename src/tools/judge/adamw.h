@@ -3,8 +3,9 @@
 // numbers: weights before and after, moments after, the gradient, the settings of the group. With
 // the corrected moments m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t),
 //   after = before - rate (m' / (sqrt(v') + epsilon) + decay before)
-// so that the change is a sum of two known vectors, whose factors are fitted. In the first step,
-// whose moments begin at zero, m is (1 - beta1) times the clipped gradient. Pure.
+// so that the change is a sum of two known vectors, whose factors are fitted. Where the moments
+// before the step are known, as in the first step, what was added to them is (1 - beta1) times the
+// clipped gradient and (1 - beta2) times its square. Pure.
 #pragma once
 
 #include <stdbool.h>
@@ -20,16 +21,21 @@ typedef struct ot_adamw_values {
   const double *before, *after;  // [count] weights
   const double *first, *second;  // [count] moments after the step
   const double *gradient;        // [count] before clipping
+  // [count] moments before the step; null: zero in the first step, else unknown
+  const double *first_before, *second_before;
 } ot_adamw_values;
 
-enum { OT_ADAMW_VECTORS = 6 };
+enum { OT_ADAMW_VECTORS = 5 };
 
 // Sums over the elements of a tensor; zeros at first.
 typedef struct ot_adamw_sums {
   int64_t elements;
   double products[OT_ADAMW_VECTORS][OT_ADAMW_VECTORS];
-  double after;  // square of the weights after the step
-  double error;  // square of the error of the change by the settings
+  double after;          // square of the weights after the step
+  bool moments;          // those before the step are known
+  double first;          // square of the first moments after the step
+  double second, added;  // second moments after the step; what the step added, over 1 - beta2
+  double error;          // square of the error of the change by the settings
 } ot_adamw_sums;
 
 void ot_adamw_measure(const ot_adamw_settings *settings, const ot_adamw_values *values,
@@ -42,9 +48,12 @@ typedef struct ot_adamw_result {
   // Errors that move the change by one rounding of weights and moments: a share of the rate, a
   // decay; infinite where the change does not show them.
   double rate_unit, decay_unit;
-  double clip;       // first step: the factor of the gradient in the first moment; else NAN
-  double clip_rest;  // first step: error of the first moment with it, relative to the moment
-  double square;     // first step: sqrt(v / (1 - beta2)) over |clipped gradient|, 1 if right
+  // With moments before the step, else NAN:
+  double clip;          // factor of the gradient in what was added to the first moment
+  double clip_rest;     // error of the first moment with it, relative to what was added
+  double square;        // root of what was added to v / (1 - beta2) over |clipped gradient|, or 1
+  double clip_noise;    // rounding of the moments in `clip_rest`
+  double square_noise;  // and in `square`
 } ot_adamw_result;
 
 // Unit roundoffs of the stored weights and moments; the update was computed before these were

@@ -100,7 +100,19 @@ static bool read_settings(const ot_recorded_group *g, ot_adamw_settings *out) {
 
 // ---- the tensors of a parameter ----
 
-enum { BEFORE, AFTER, FIRST, SECOND, GRADIENT, MOVED, CHUNK = 1 << 18 };
+// The first NEEDED must be recorded.
+enum {
+  BEFORE,
+  AFTER,
+  FIRST,
+  SECOND,
+  GRADIENT,
+  NEEDED,
+  FIRST_BEFORE = NEEDED,
+  SECOND_BEFORE,
+  MOVED,
+  CHUNK = 1 << 18
+};
 
 // The tensors that the step holds of a parameter; kinds that it lacks have none.
 typedef struct moved {
@@ -138,6 +150,8 @@ static ot_status find_moved(const ot_judging *j, const ot_recorded_tensor *t, mo
       [FIRST] = OT_RECORDED_M,
       [SECOND] = OT_RECORDED_V,
       [GRADIENT] = OT_RECORDED_GRAD,
+      [FIRST_BEFORE] = OT_RECORDED_M_BEFORE,
+      [SECOND_BEFORE] = OT_RECORDED_V_BEFORE,
   };
   for (int k = 0; k < MOVED; k++) OT_TRY(find_kind(j, kinds[k], k, m));
   m->unit = unit_of(m, AFTER);
@@ -146,7 +160,7 @@ static ot_status find_moved(const ot_judging *j, const ot_recorded_tensor *t, mo
 }
 
 static bool is_whole(const moved *m) {
-  for (int k = 0; k < MOVED; k++) {
+  for (int k = 0; k < NEEDED; k++) {
     if (!m->view[k].tensor) return false;
   }
   return true;
@@ -181,8 +195,9 @@ static ot_status measure_chunk(const ot_judging *j, moved *m, int64_t first,
   ot_arena scratch = ot_heap_arena_create(&heap);
   double *values[MOVED] = {NULL};
   const ot_status status = read_moved(j, m, first, &scratch, values);
-  const ot_adamw_values all = {values[BEFORE], values[AFTER], values[FIRST], values[SECOND],
-                               values[GRADIENT]};
+  const ot_adamw_values all = {values[BEFORE],       values[AFTER],    values[FIRST],
+                               values[SECOND],       values[GRADIENT], values[FIRST_BEFORE],
+                               values[SECOND_BEFORE]};
   if (status == OT_OK && settings && is_whole(m))
     ot_adamw_measure(settings, &all, chunk_elements(m, first), sums);
   ot_heap_release(&heap);
@@ -227,31 +242,34 @@ static void find_update(updating *u, const char *name, const ot_adamw_settings *
   add_fault(u, name, &fault);
 }
 
-// The relative error of moments that is a finding. `unit`: unit roundoff of the stored moments.
-static double moments_error(double unit) { return ot_larger(8 * unit, 1e-5); }
+// The relative error of moments that is a finding. `noise`: what their rounding makes of it.
+static double moments_error(double noise) { return ot_larger(8 * noise, 1e-5); }
 
-static void find_moments(updating *u, const char *name, const ot_adamw_result *r, double unit) {
-  const double exact = moments_error(unit), off = fabs(r->square - 1);
-  if (!(r->clip_rest > exact) && !(off > exact)) return;
+static void find_moments(updating *u, const char *name, const ot_adamw_result *r) {
+  const double off = fabs(r->square - 1);
+  if (!(r->clip_rest > moments_error(r->clip_noise)) && !(off > moments_error(r->square_noise)))
+    return;
   const update_fault fault = {
       .what = "update_moments",
       .evidence = ot_arena_format(
           u->judging->arena,
-          "the moments of a first step are not those of its gradient: the first is off by %.2g of "
-          "its length, the root of the second is %.5g times |gradient|",
+          "what the step added to the moments is not its gradient: in the first it is off by %.2g "
+          "of its length, in the second its root is %.5g times |gradient|",
           r->clip_rest, r->square),
-      .advice = "compare the betas, and whether moments begin at zero",
+      .advice = "compare the betas, and whether moments begin at zero or as recorded",
       .worst = ot_larger(off, r->clip_rest),
       .confirmed = NAN};
   add_fault(u, name, &fault);
 }
 
-// Keeps the errors that would have shown on a tensor. `unit`: unit roundoff of the stored moments.
-static void keep_sensitivity(updating *u, const char *name, const ot_adamw_result *r, double unit) {
+// Keeps the errors that would have shown on a tensor.
+static void keep_sensitivity(updating *u, const char *name, const ot_adamw_result *r) {
   const double decay = OT_RATIO_FINE * r->decay_unit;
   u->least_rate = ot_smaller(u->least_rate, OT_RATIO_FINE * r->rate_unit);
   u->least_decay = ot_smaller(u->least_decay, decay);
-  if (isfinite(r->square)) u->least_moments = ot_smaller(u->least_moments, moments_error(unit));
+  if (isfinite(r->square))
+    u->least_moments =
+        ot_smaller(u->least_moments, moments_error(ot_smaller(r->clip_noise, r->square_noise)));
   if (!(decay > u->decay) || u->decay == 0) return;
   if (u->hidden++ == 0) u->first_hidden = name;
 }
@@ -279,7 +297,7 @@ static double largest_decay(const ot_recorded_step *step) {
 
 // The clip factor is the same for all tensors.
 static void keep_clip(updating *u, const ot_adamw_result *r, const char *name, double unit) {
-  if (!isfinite(r->clip)) return;
+  if (!isfinite(r->clip) || 8 * r->clip_noise > ot_larger(8 * unit, 1e-4)) return;
   u->clip_unit = unit;
   if (!u->clip_first) {
     u->clip_first = name;
@@ -296,8 +314,8 @@ static void judge_sums(updating *u, const moved *m, const ot_adamw_settings *set
   u->compared++;
   u->worst = ot_larger(u->worst, r.ratio);
   if (r.ratio > OT_RATIO_FINE) find_update(u, m->name, settings, &r);
-  find_moments(u, m->name, &r, m->moment_unit);
-  keep_sensitivity(u, m->name, &r, m->moment_unit);
+  find_moments(u, m->name, &r);
+  keep_sensitivity(u, m->name, &r);
   keep_clip(u, &r, m->name, m->moment_unit);
 }
 
