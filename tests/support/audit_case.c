@@ -124,6 +124,7 @@ static void keep(char *to, size_t bytes, const char *text) {
 
 void audit_copy_report(const ot_audit_report *report, audit_outcome *said) {
   *said = (audit_outcome){.verdict = report->verdict, .num_findings = report->num_findings};
+  keep(said->summary, sizeof said->summary, report->summary);
   keep(said->figures, sizeof said->figures, report->figures);
   keep(said->table, sizeof said->table, report->table);
   if (report->num_findings == 0) return;
@@ -181,6 +182,7 @@ audit_request audit_moe_request(int layers, int experts) {
                         .num_groups = 1,
                         .groups_per_token = 1,
                         .capacity_factor = 1};
+  model->intermediate_size = model->moe.expert_size;  // config.json has one size
   return request;
 }
 

@@ -55,7 +55,7 @@ typedef struct audit_outcome {
   ot_verdict verdict;
   int num_findings;
   char what[64], where[160];  // of the first finding
-  char figures[2048], table[2048];
+  char summary[512], figures[2048], table[2048];
   int64_t report_bytes;  // size of the report; set by audit_run_one
 } audit_outcome;
 

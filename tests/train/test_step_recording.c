@@ -178,6 +178,20 @@ static void sound_steps_of_many_families_are_clean(void **state) {
   }
 }
 
+// Experts are balanced within sequences, of which each batch has two.
+static void balancing_losses_of_sequences_are_those_of_config_json(void **state) {
+  (void)state;
+  audit_request request = audit_moe_request(2, 4);
+  request.batch = 4;
+  request.micro_batch = 2;
+  request.dp_shard = 2;
+  request.model.moe.balance = OT_MOE_BALANCE_AUX_LOSS;
+  request.model.moe.aux_coefficient = 0.02;
+  request.model.moe.z_coefficient = 1e-3;
+  const ot_judge_report report = assert_clean(&request);
+  assert_true(part_of(&report, "balance_loss_of_sequences")->agrees);
+}
+
 static void keep_moments_narrow(ot_run *run, void *context) {
   (void)context;
   run->precision.moments = OT_BF16;
@@ -371,6 +385,8 @@ int main(void) {
                                       close_directory),
       cmocka_unit_test_setup_teardown(sound_steps_of_many_families_are_clean, open_directory,
                                       close_directory),
+      cmocka_unit_test_setup_teardown(balancing_losses_of_sequences_are_those_of_config_json,
+                                      open_directory, close_directory),
       cmocka_unit_test_setup_teardown(sound_steps_of_other_types_are_clean, open_directory,
                                       close_directory),
       cmocka_unit_test_setup_teardown(groups_of_the_optimizer_are_those_of_the_run, open_directory,

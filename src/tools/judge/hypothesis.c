@@ -192,6 +192,20 @@ static bool add_balance_over_layers(ot_judged_step *c, ot_arena *arena) {
   return c->layer_shares && ot_moe_layers(&c->model) > 1 && add_balance(c, arena);
 }
 
+// Experts are balanced within each sequence, as DeepSeek and Orthant do, and not within each batch.
+static bool add_balance_of_sequences(ot_judged_step *c, ot_arena *arena) {
+  ot_plain_batch *const b = &c->rows.batch;
+  int64_t *const ends = ot_arena_array(arena, b->rows, sizeof *ends);
+  const int batches = b->num_groups;
+  b->num_groups = 0;
+  for (int64_t r = 1; r <= b->rows; r++) {
+    if (r == b->rows || c->rows.sequence[r] == r) ends[b->num_groups++] = r;
+  }
+  b->group_end = ends;
+  b->group_weight = 1.0 / (double)b->num_groups;
+  return b->num_groups > batches && add_balance(c, arena);
+}
+
 static bool add_z(ot_judged_step *c, ot_arena *arena) {
   (void)arena;
   c->losses |= OT_PLAIN_Z;
@@ -262,6 +276,11 @@ static const struct {
       "than that of config.json",
       "see by which axes and micro-batches the auxiliary loss is divided", OT_FAULT_LOSS},
      add_balance_over_layers},
+    {{"balance_loss_of_sequences",
+      "the balancing loss of experts, within each sequence, is added with another coefficient than "
+      "that of config.json",
+      "see by which axes and sequences the auxiliary loss is divided", OT_FAULT_LOSS},
+     add_balance_of_sequences},
     {{"z_loss", "the z loss of routers is added with another coefficient than that of config.json",
       "see by which axes and tokens the z loss is divided", OT_FAULT_LOSS},
      add_z},
