@@ -198,7 +198,7 @@ static const mutant table[] = {
     {"steps_begin_anew", "after OPT-175B logbook", "a resumed run restarts its step counter", DENSE,
      IN_SHARED_CODE, BY_STEP, .resumed = steps_begin_anew},
     {"counters_of_one_rank_restored", "Megatron-LM 6858", "one rank resumes elsewhere in the data",
-     DENSE | EXPERTS, ON_LAST_RANK, BY_RANKS, .resumed = one_sample_ahead},
+     DENSE | EXPERTS, ON_LAST_RANK, BY_STEP, .resumed = one_sample_ahead},
     {"weights_not_restored", "after BLOOM-104B, experiment 5",
      "a resumed run starts with the initial weights", DENSE, IN_SHARED_CODE, BY_STEP,
      .resumed = weights_start_anew},

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// `audit step`: recomputes one training step by other means (step_checks.h): its batches, update,
-// loss and gradients, after resuming its start state. Also checks randomness: every dropout must
-// draw from its own stream with the run's seed, and its gradient from the same stream. Works on any
-// number of ranks, one included; agreement of replicas is checked by `audit ranks`.
+// `audit step`: judges one training step (step_checks.h), compares its batches with the data and
+// its start state with the checkpoint that it was resumed from. Also checks randomness: every
+// dropout must draw from its own stream with the run's seed, and its gradient from the same stream.
+// Works on any number of ranks, one included; agreement of replicas is checked by `audit ranks`.
 #include "audit/audit.h"
 #include "audit/step_checks.h"
+#include "base/text_builder.h"
 
 // ---- random streams ----
 
@@ -106,18 +107,27 @@ static void summarize(const ot_step_audit *a) {
   ot_json_integer(&json, "step", a->step.step);
   ot_json_real(&json, "gradient_norm", a->step.gradient_norm);
   ot_json_real(&json, "recomputed_norm", a->norm);
+  ot_json_boolean(&json, "judged", a->judged);
+  ot_json_integer(&json, "gradients_compared", a->gradients);
+  ot_json_real(&json, "largest_gradient_error", a->gradient_error);
   ot_json_integer(&json, "updates_compared", a->elements);
   ot_json_real(&json, "largest_update_difference", a->update_difference);
   ot_json_integer(&json, "slopes_compared", a->slopes);
   ot_json_real(&json, "largest_slope_difference", a->slope_difference);
   ot_json_end(&json);
   a->report->figures = json.text;
-  a->report->summary = ot_arena_format(
-      a->report->arena,
-      "step %lld: batches, the norm, %lld elements of the update (to %.2g of it), the slopes of "
-      "%d tensors (to %.2g)",
-      (long long)a->step.step, (long long)a->elements, a->update_difference, a->slopes,
-      a->slope_difference);
+  ot_text_builder text = {.arena = a->report->arena};
+  ot_text_appendf(&text, "step %lld: batches, the norm", (long long)a->step.step);
+  if (a->judged)
+    ot_text_appendf(&text, ", judged: loss, %d gradients (up to %.2g own errors), update",
+                    a->gradients, a->gradient_error);
+  if (a->elements > 0)
+    ot_text_appendf(&text, ", %lld elements of the update (to %.2g of it)", (long long)a->elements,
+                    a->update_difference);
+  if (a->slopes > 0)
+    ot_text_appendf(&text, ", the slopes of %d tensors (to %.2g)", a->slopes, a->slope_difference);
+  if (a->left_out) ot_text_appendf(&text, "; the step was not judged: %s", a->left_out);
+  a->report->summary = ot_text_builder_text(&text);
 }
 
 // Checks that had nothing to compare.
@@ -125,6 +135,8 @@ static void leave_open(const ot_step_audit *a, const char *checkpoint) {
   if (checkpoint && a->resumed == 0) {
     ot_audit_inconclusive(a->report, "no tensor of the checkpoint was compared");
   }
+  if (a->open) ot_audit_inconclusive(a->report, "%s", a->open);
+  if (a->judged) return;
   if (a->elements == 0) {
     ot_audit_inconclusive(a->report, "no element of the update was compared");
   }

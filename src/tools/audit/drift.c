@@ -19,6 +19,7 @@
 #include "audit/layout_probe.h"
 #include "audit/probe.h"
 #include "audit/serving_probe.h"
+#include "audit/temporary_folder.h"
 #include "audit/variant.h"
 #include "base/text.h"
 #include "base/text_builder.h"
@@ -380,26 +381,6 @@ static void check_layout(drift_audit *d) {
 
 // ---- files ----
 
-static ot_status make_folder(ot_arena *arena, char **folder) {
-  const char *const temporary = getenv("TMPDIR");
-  *folder = ot_disk_join(arena, temporary ? temporary : "/tmp", "orthant-audit-XXXXXX");
-  OT_CHECK(mkdtemp(*folder), OT_ENVIRONMENT, "cannot create a folder for temporary files (%s)",
-           *folder);
-  return OT_OK;
-}
-
-// Creates a folder on the leader; all ranks learn its name.
-static ot_status share_folder(const drift_audit *d, char folder[OT_WORLD_TEXT]) {
-  ot_status status = OT_OK;
-  if (ot_world_is_leader(d->world)) {
-    char *made = NULL;
-    status = make_folder(d->report->arena, &made);
-    if (status == OT_OK) ot_text_format(folder, OT_WORLD_TEXT, "%s", made);
-  }
-  OT_TRY(ot_world_agree(d->world, status));
-  return ot_world_broadcast(d->world, folder);
-}
-
 // Exports the state saved in `folder` as HF files of full precision; `path` on the leader is
 // theirs.
 static ot_status export_model(const drift_audit *d, const char *folder, const char **path) {
@@ -501,7 +482,7 @@ static ot_status lead(drift_audit *d, const char *exported) {
 static ot_status run_with_files(drift_audit *d) {
   char folder[OT_WORLD_TEXT] = "";
   const char *exported = NULL;
-  OT_TRY(share_folder(d, folder));
+  OT_TRY(ot_temporary_folder_create(d->world, folder));
   ot_status status = export_model(d, folder, &exported);
   if (status == OT_OK && ot_world_is_leader(d->world)) {
     if (d->request->amend_files) d->request->amend_files(exported);

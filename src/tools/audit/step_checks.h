@@ -15,6 +15,11 @@ typedef struct ot_step_audit {
   ot_position before;        // the step
   ot_step_report step;       // that was taken
   int64_t resumed;           // tensors compared with a checkpoint
+  const char *left_out;      // why the step was not recorded for the judge, or null
+  const char *open;          // what the judge leaves open, or why it has no verdict; or null
+  bool judged;               // it has one
+  int gradients;             // tensors whose gradients it compared
+  double gradient_error;     // largest, in own errors (docs/judge.md)
   int64_t elements;          // elements of updates compared, in each copy
   double norm;               // of gradients, recomputed
   double update_difference;  // largest relative difference of an update
@@ -29,11 +34,18 @@ typedef struct ot_step_audit {
 // no step.
 ot_status ot_step_check_resume(ot_step_audit *audit, const char *path);
 
-// Takes the next step and recomputes it: the gradient norm over each element of the model once;
-// clip factor, learning rate and bias corrections from the settings; moments, weights and master
-// copies at some elements of every tensor from their previous values and the reduced gradient.
-// Whatever the layout does, each number of the step must match (ops/optimizer.h). Only the norm is
-// checked of tensors that an optimizer other than AdamW updates.
+// Takes the next step; if the run and its size allow it, records and judges it: loss, gradients,
+// copies, norm, clipping and update, by a second implementation. A record that fails, as where
+// ranks share no folder, is left open.
+ot_status ot_step_check_record(ot_step_audit *audit);
+
+// Takes the next step (ot_step_check_record) and recomputes the gradient norm over each element of
+// the model once. If there is no verdict of the judge, and of the weights that are stored in fewer
+// bits than their master copies, compares with the settings: clip factor, learning rate and bias
+// corrections; moments, weights and master copies at some elements of every tensor, which follow
+// from their previous values and the reduced gradient. Whatever the layout does, each number of the
+// step must match (ops/optimizer.h). Only the norm is checked of tensors that an optimizer other
+// than AdamW updates.
 ot_status ot_step_check_update(ot_step_audit *audit);
 
 // Checks the batches of the step. Alone: a target is the next token; positions increase from the
@@ -47,5 +59,6 @@ ot_status ot_step_check_batches(ot_step_audit *audit);
 // micro-batch against that of the evaluation forward in float64; then, tensor by tensor, the slope
 // of the latter along the gradient against the gradient's length. A constant that forward and
 // backward do not share (epsilon, window, scale, mask) shows, as does a tensor that is not
-// differentiated. Router losses are part of both. Dropout is off.
+// differentiated. Router losses are part of both. Dropout is off. Not where the judge has a
+// verdict, unless there are router losses.
 ot_status ot_step_check_slopes(ot_step_audit *audit);
