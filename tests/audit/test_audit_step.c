@@ -146,6 +146,40 @@ static void a_balance_loss_whose_gradient_has_another_weight_is_found(void **sta
   assert_string_equal(s.what, "balance_loss");
 }
 
+// A model whose loads move biases of its routers.
+static audit_request biased(void) {
+  audit_request request = balanced();
+  request.model.moe.balance = OT_MOE_BALANCE_BIAS;
+  request.model.moe.aux_coefficient = request.model.moe.z_coefficient = 0;
+  request.model.moe.bias_rate = 0.01;
+  return request;
+}
+
+// By the factor in `context`.
+static void change_bias_rates(ot_schedule *schedule, ot_arena *arena, void *context) {
+  (void)arena;
+  for (int i = 0; i < schedule->num_segments; i++) {
+    ot_segment *const segment = &schedule->segments[i];
+    for (int t = 0; t < segment->num_tasks; t++) {
+      if (segment->tasks[t].op != OT_OP_ROUTE_BIAS) continue;
+      segment->tasks[t].attributes.bias_rate *= *(const double *)context;
+    }
+  }
+}
+
+static void biases_of_routers_move_against_the_loads(void **state) {
+  (void)state;
+  static double factors[] = {1, 2, -1};
+  for (int i = 0; i < 3; i++) {
+    const ot_trainer_hooks hooks = {.amend = change_bias_rates, .context = &factors[i]};
+    audit_request request = biased();
+    request.hooks = &hooks;
+    const audit_outcome s = run(&request);
+    if (i == 0 && s.verdict != OT_VERDICT_CLEAN) fail_msg("%s: %s", s.what, s.summary);
+    if (i > 0) assert_string_equal(s.what, "router_bias");
+  }
+}
+
 static void a_step_without_slopes_is_inconclusive(void **state) {
   (void)state;
   const ot_trainer_hooks hooks = {.audit_bytes = 1};
@@ -216,6 +250,7 @@ int main(void) {
       cmocka_unit_test(a_step_that_cannot_be_recorded_is_inconclusive),
       cmocka_unit_test(slopes_of_a_model_with_balanced_experts_are_compared),
       cmocka_unit_test(a_balance_loss_whose_gradient_has_another_weight_is_found),
+      cmocka_unit_test(biases_of_routers_move_against_the_loads),
       cmocka_unit_test(a_step_without_slopes_is_inconclusive),
       cmocka_unit_test(a_bias_correction_that_is_off_is_found),
       cmocka_unit_test(one_target_that_is_masked_is_found),

@@ -314,7 +314,8 @@ static ot_status judge_parts(ot_judging *j) {
   }
   ot_judge_explain_loss(j);
   ot_judge_norm(j);
-  return ot_judge_update(j);
+  OT_TRY(ot_judge_update(j));
+  return ot_judge_biases(j);
 }
 
 ot_status ot_judging_conclude(ot_judging *j) {

@@ -187,6 +187,7 @@ static ot_status exchange(void *context, const ot_recomputed_exchange *values) {
   if (m->pass->same_batches) ot_judge_shares_add(&m->pass->judgings[1], values);
   if (m->pass->count > 1) return OT_OK;
   ot_judge_routes_exchange(&m->pass->judgings[0], values);
+  ot_judge_biases_exchange(&m->pass->judgings[0], values);
   return ot_judge_origin_exchange(&m->pass->judgings[0], values);
 }
 
@@ -288,6 +289,7 @@ static void begin(measurement *m) {
   ot_judging *const only = &p->judgings[0];
   m->num_streams += ot_judge_origin_begin(only, stored[only->type], m->num_streams, m->streams);
   ot_judge_routes_begin(only);
+  ot_judge_biases_begin(only);
 }
 
 static ot_status run(measurement *m) {

@@ -95,7 +95,8 @@ typedef struct ot_judging {
   const bool *judged;  // [R] rows of documents with a target
   ot_judged_origin origin;
   ot_judged_routes routes;
-  double layers_factor;  // of the gradients of some layers alone
+  double *loads[OT_OWN_STREAMS];  // [num_layers, E] slots of experts; null: no biases follow them
+  double layers_factor;           // of the gradients of some layers alone
   ot_judged_setting setting;
 } ot_judging;
 
@@ -183,6 +184,10 @@ void ot_judge_shares_create(ot_judging *judging);
 void ot_judge_shares_clear(ot_judging *judging);
 void ot_judge_shares_add(ot_judging *judging, const ot_recomputed_exchange *values);
 
+// Counts the loads of experts that move the biases of routers.
+void ot_judge_biases_begin(ot_judging *judging);
+void ot_judge_biases_exchange(ot_judging *judging, const ot_recomputed_exchange *values);
+
 // OT_USAGE for layers that the model lacks, or whose activations are not recorded.
 ot_status ot_judge_layers_check(const ot_judging *judging);
 // Divides the recorded gradients by their common factor.
@@ -198,3 +203,4 @@ void ot_judge_origin(ot_judging *judging);
 void ot_judge_routes(ot_judging *judging);
 void ot_judge_norm(ot_judging *judging);
 ot_status ot_judge_update(ot_judging *judging);
+ot_status ot_judge_biases(ot_judging *judging);
