@@ -187,6 +187,7 @@ static void a_step_without_slopes_is_inconclusive(void **state) {
   request.hooks = &hooks;
   const audit_outcome s = run(&request);
   assert_int_equal(s.num_findings, 0);
+  assert_non_null(strstr(s.summary, "the step was not judged: the model and the batch"));
   assert_non_null(strstr(s.figures, "\"slopes_compared\":0"));
   assert_int_equal(s.verdict, OT_VERDICT_INCONCLUSIVE);
 }
