@@ -17,7 +17,7 @@ threads: 1
 YAML
 lines() { cat "$1" 2>/dev/null | wc -l; }
 wait_for_lines() {  # FILE COUNT
-  for _ in $(seq 1000); do [ "$(lines "$1")" -ge "$2" ] && return; sleep 0.01; done
+  for _ in $(seq 6000); do [ "$(lines "$1")" -ge "$2" ] && return; sleep 0.01; done
   fail "$1 has $(lines "$1") lines, expected $2"
 }
 
