@@ -27,7 +27,7 @@ launcher_broke() {
 expect() {  # CODE PATTERN COMMAND...
   local code=$1 pattern=$2 errors start got
   shift 2
-  for _ in 1 2 3; do
+  for _ in {1..6}; do
     start=$SECONDS
     "$@" >"$output" 2>&1
     got=$?

@@ -30,7 +30,7 @@ launcher_hung=99
 
 # Runs a function or command that sets `got` to an exit code; retries if the launcher hung.
 unless_hung() {
-  for _ in 1 2 3; do
+  for _ in {1..6}; do
     "$@"
     [ "$got" = $launcher_hung ] || return 0
   done
