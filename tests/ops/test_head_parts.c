@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: device
 // ctest: variant=own OT_PRODUCTS=own
-// ctest: variant=other emulated OT_SHIM_LT_ORDER=reversed
+// ctest: variant=other full emulated OT_SHIM_LT_ORDER=reversed
 // run: serial. The sharded, chunked head, its ranks executed one after another in this process,
 // against the head as one op on the whole vocabulary (test_head.c compares that with the formula)
 // and against differences of the loss: uneven shards, chunks that do not divide the rows, masked

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: device full
 // ctest: variant=own OT_PRODUCTS=own
-// ctest: variant=other emulated OT_SHIM_LT_ORDER=reversed
+// ctest: variant=other full emulated OT_SHIM_LT_ORDER=reversed
 // run: serial. The affine map against its formula, its gradients against differences, for storage
 // types, thread counts and shapes with separate code paths.
 #include <math.h>
