@@ -72,7 +72,7 @@ static void correct_steps_are_examined_and_clean(void **state) {
     // The trainer joins tensors: two layers of nine of a checkpoint or six, embedding, norm, head.
     const char *const compared = judged ? "\"gradients_compared\":21" : "\"slopes_compared\":15";
     if (!strstr(s.figures, compared)) fail_msg("%d: %s", precision, s.figures);
-    // Of weights that are stored in fewer bits than their masters, elements are compared, too.
+    // Weights that are stored in fewer bits than their masters are compared by elements, too.
     assert_true(!strstr(s.figures, "\"updates_compared\":0") == (precision >= 2));
   }
 }

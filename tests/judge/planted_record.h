@@ -13,8 +13,11 @@
 #include "base/status.h"
 #include "checkpoint/safetensors.h"
 #include "files/disk.h"
-#include "support/arena_fixture.h"
-#include "support/scratch.h"
+#include "support/directory_fixture.h"
+
+static inline const char *fixture(const char *name) {
+  return ot_arena_format(&arena, OT_SOURCE_DIR "/tests/fixtures/judge/%s", name);
+}
 
 // Changes the values of a tensor; `key` is KIND/NAME. Those of a batch are integers.
 typedef void edit(const char *key, float *values, int64_t count);

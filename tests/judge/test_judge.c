@@ -16,22 +16,6 @@
 #include "judge/judge.h"
 #include "judge/planted_record.h"
 
-static char directory[SCRATCH_BYTES];
-
-static int open_directory(void **state) {
-  scratch_create(directory);
-  return begin(state);
-}
-
-static int close_directory(void **state) {
-  scratch_destroy(directory);
-  return finish(state);
-}
-
-static const char *fixture(const char *name) {
-  return ot_arena_format(&arena, OT_SOURCE_DIR "/tests/fixtures/judge/%s", name);
-}
-
 static ot_judge_report judge(const char *path) {
   ot_judge_report report;
   const ot_judge_request request = {.record = path, .threads = 1};

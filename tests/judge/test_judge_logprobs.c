@@ -13,20 +13,7 @@
 
 #include "base/text.h"
 #include "judge/judge_logprobs.h"
-#include "support/arena_fixture.h"
-#include "support/scratch.h"
-
-static char directory[SCRATCH_BYTES];
-
-static int open_directory(void **state) {
-  scratch_create(directory);
-  return begin(state);
-}
-
-static int close_directory(void **state) {
-  scratch_destroy(directory);
-  return finish(state);
-}
+#include "support/directory_fixture.h"
 
 static const char *fixture(const char *name) {
   return ot_arena_format(&arena, OT_SOURCE_DIR "/tests/fixtures/judge/logprobs/%s", name);

@@ -16,22 +16,6 @@
 #include "judge/judge_pair.h"
 #include "judge/planted_record.h"
 
-static char directory[SCRATCH_BYTES];
-
-static int open_directory(void **state) {
-  scratch_create(directory);
-  return begin(state);
-}
-
-static int close_directory(void **state) {
-  scratch_destroy(directory);
-  return finish(state);
-}
-
-static const char *fixture(const char *name) {
-  return ot_arena_format(&arena, OT_SOURCE_DIR "/tests/fixtures/judge/%s", name);
-}
-
 static ot_status try_pair(const char *first, const char *second, ot_judge_type type,
                           ot_judged_pair *out) {
   const ot_judge_request request = {.record = first, .type = type, .threads = 1};
@@ -217,7 +201,7 @@ static void move_weights(const char *key, float *values, int64_t count) {
   if (strcmp(key, "after/model.layers.1.mlp.up_proj.weight") == 0) values[0] += 1e-3f;
 }
 
-// Of an optimizer that the judge does not know, it is only known that both updates are the same.
+// The judge compares the updates of an optimizer that it does not know only with each other.
 static void weights_that_differ_although_gradients_do_not_are_a_finding(void **state) {
   (void)state;
   const planted_text other = {"rank-00000.json", "\"AdamW\"", "\"Lion1\""};

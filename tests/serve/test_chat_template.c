@@ -12,21 +12,7 @@
 
 #include "files/json_file.h"
 #include "serve/chat_template.h"
-#include "support/arena_fixture.h"
-#include "support/scratch.h"
-
-static char directory[SCRATCH_BYTES];
-
-static int open_directory(void **state) {
-  begin(state);
-  scratch_create(directory);
-  return 0;
-}
-
-static int close_directory(void **state) {
-  scratch_destroy(directory);
-  return finish(state);
-}
+#include "support/directory_fixture.h"
 
 // A tokenizer of bytes that adds the tokens `added` [2], with the template `text`, or null.
 static ot_tokenizer *make_tokenizer(const char *const added[2], const char *config,

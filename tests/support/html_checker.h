@@ -23,7 +23,7 @@ typedef struct checker {
 } checker;
 
 // One attribute: space, name, =, quoted value without <.
-static inline void take_attribute(checker *c) {
+static inline void check_attribute(checker *c) {
   c->at += strspn(c->at, " \n");
   const size_t name = strspn(c->at, "abcdefghijklmnopqrstuvwxyz-0123456789VB");
   if (name == 0 || c->at[name] != '=' || c->at[name + 1] != '"') fail_msg("at %.40s", c->at);
@@ -33,14 +33,14 @@ static inline void take_attribute(checker *c) {
   c->at += value + 1;
 }
 
-static inline void take_begin(checker *c) {
+static inline void check_start_tag(checker *c) {
   const size_t name = strspn(c->at, "abcdefghijklmnopqrstuvwxyz123");
   assert_in_range(name, 1, TAG_BYTES - 1);
   assert_true(c->depth < DEEPEST);
   memcpy(c->open[c->depth], c->at, name);
   c->open[c->depth++][name] = '\0';
   c->at += name;
-  while (*c->at == ' ') take_attribute(c);
+  while (*c->at == ' ') check_attribute(c);
   if (strncmp(c->at, "/>", 2) == 0) {
     c->depth--;
     c->at += 2;
@@ -49,7 +49,7 @@ static inline void take_begin(checker *c) {
   }
 }
 
-static inline void take_end(checker *c) {
+static inline void check_end_tag(checker *c) {
   assert_true(c->depth > 0);
   const char *const name = c->open[--c->depth];
   const size_t length = strlen(name);
@@ -59,7 +59,7 @@ static inline void take_end(checker *c) {
   c->at += length + 1;
 }
 
-static inline void take_text(checker *c) {
+static inline void check_text(checker *c) {
   static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   if (*c->at != '&') {
     assert_int_not_equal(*c->at, '>');
@@ -81,13 +81,13 @@ static inline void check_document(const char *text) {
   while (*c.at != '\0') {
     if (strncmp(c.at, "</", 2) == 0) {
       c.at += 2;
-      take_end(&c);
+      check_end_tag(&c);
     } else if (*c.at == '<') {
       c.at++;
-      take_begin(&c);
+      check_start_tag(&c);
       if (c.depth > 0 && strcmp(c.open[c.depth - 1], "style") == 0) c.at = strstr(c.at, "</style>");
     } else {
-      take_text(&c);
+      check_text(&c);
     }
   }
   assert_int_equal(c.depth, 0);

@@ -17,24 +17,11 @@
 #include "files/config_file.h"
 #include "files/disk.h"
 #include "judge/judge.h"
-#include "support/arena_fixture.h"
 #include "support/audit_case.h"
+#include "support/directory_fixture.h"
 #include "support/faults.h"
 #include "support/mutant_tasks.h"
-#include "support/scratch.h"
 #include "train/step_recording.h"
-
-static char directory[SCRATCH_BYTES];
-
-static int open_directory(void **state) {
-  scratch_create(directory);
-  return begin(state);
-}
-
-static int close_directory(void **state) {
-  scratch_destroy(directory);
-  return finish(state);
-}
 
 // ---- recording ----
 
@@ -46,7 +33,7 @@ typedef struct recording {
   ot_step_report steps[STEPS];  // of the leader
 } recording;
 
-static ot_status take_steps(audit_rank *rank) {
+static ot_status run_steps(audit_rank *rank) {
   recording *const r = rank->context;
   for (int i = 0; i < STEPS; i++) {
     ot_step_report report;
@@ -75,7 +62,7 @@ static ot_judge_report judge(const char *path) {
 
 static ot_judge_report record(const audit_request *request, int step) {
   recording r = {.path = folder(), .step = step};
-  if (audit_run(request, take_steps, &r) != OT_OK) fail_msg("%s", ot_fail_message());
+  if (audit_run(request, run_steps, &r) != OT_OK) fail_msg("%s", ot_fail_message());
   return judge(r.path);
 }
 
@@ -318,8 +305,8 @@ static void a_recorded_run_has_the_bits_of_any_other(void **state) {
   request.tp = 2;
   request.zero = 3;
   recording recorded = {.path = folder(), .step = 2}, plain = {0};
-  assert_int_equal(audit_run(&request, take_steps, &recorded), OT_OK);
-  assert_int_equal(audit_run(&request, take_steps, &plain), OT_OK);
+  assert_int_equal(audit_run(&request, run_steps, &recorded), OT_OK);
+  assert_int_equal(audit_run(&request, run_steps, &plain), OT_OK);
   for (int i = 0; i < STEPS; i++) {
     const ot_step_report *const a = &recorded.steps[i], *const b = &plain.steps[i];
     assert_memory_equal(&a->loss, &b->loss, sizeof a->loss);
@@ -344,12 +331,12 @@ static void folders_that_are_not_free_are_refused(void **state) {
   recording r = {.path = folder(), .step = 1};
   assert_int_equal(ot_disk_make_directory(r.path), OT_OK);
   write_file(ot_arena_format(&arena, "%s/notes", r.path));
-  assert_int_equal(audit_run(&request, take_steps, &r), OT_USAGE);
+  assert_int_equal(audit_run(&request, run_steps, &r), OT_USAGE);
   assert_non_null(strstr(ot_fail_message(), "not empty"));
   assert_int_equal(count_files(r.path), 1);
   r.path = folder();
   write_file(r.path);
-  assert_int_equal(audit_run(&request, take_steps, &r), OT_USAGE);
+  assert_int_equal(audit_run(&request, run_steps, &r), OT_USAGE);
   assert_non_null(strstr(ot_fail_message(), "folder"));
 }
 

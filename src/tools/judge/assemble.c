@@ -260,14 +260,16 @@ ot_status ot_assemble(const ot_recorded_step *step, const ot_assembly_request *r
   OT_ASSERT(ot_dtype_is_real(view->tensor->dtype));
   ot_heap heap = {0};
   ot_arena scratch = ot_heap_arena_create(&heap);
-  *report = (ot_assembly){0};
+  ot_assembly unwanted;
+  ot_assembly *const to = report ? report : &unwanted;
+  *to = (ot_assembly){0};
   assembling a = {.step = step,
                   .request = request,
-                  .arena = arena,
+                  .arena = report ? arena : &scratch,
                   .scratch = &scratch,
                   .first = view->first + request->first,
                   .out = out,
-                  .report = report};
+                  .report = to};
   a.end = a.first + request->count;
   const ot_status status = assemble(&a);
   ot_heap_release(&heap);

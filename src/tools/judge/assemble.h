@@ -38,7 +38,7 @@ typedef struct ot_assembly {
 // pieces are summed, in float64 and in the order of their ranks. `report` is in `arena`. OT_USAGE,
 // naming tensor, elements and ranks, where no rank holds an element, ranks hold different values
 // for overlapping parts, or a partial piece is missing. Reads each piece once; memory: a bit for
-// each element. Blocks.
+// each element. A null report is not made, and needs no arena. Blocks.
 ot_status ot_assemble(const ot_recorded_step *step, const ot_assembly_request *request,
                       ot_arena *arena, void *out, ot_assembly *report);
 

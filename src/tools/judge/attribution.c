@@ -322,9 +322,7 @@ bool ot_attribution_is_absent(const ot_evidence *evidence, int vector) {
   static const double negligible = 0.25;
   const ot_factor_request one = {.count = 1, .vectors = {vector}};
   ot_factor_fit fit;
-  for (int t = 0; t < evidence->num_tensors; t++) {
-    if (ot_evidence_ratio(evidence, &evidence->tensors[t]) > OT_RATIO_FINE) return false;
-  }
+  if (ot_evidence_largest_ratio(evidence) > OT_RATIO_FINE) return false;
   return ot_factor_fit_find(evidence, &one, &fit) && fabs(fit.factor[0]) < negligible &&
          least_faint(vector, fit.spread[0]) <= decides;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/extremes.h"
 #include "base/sort.h"
 #include "base/status.h"
 #include "base/text_builder.h"
@@ -89,6 +90,13 @@ double ot_evidence_ratio(const ot_evidence *e, const ot_evidence_tensor *t) {
   const double error = sqrt(ot_evidence_product(e, t, OT_EVIDENCE_ERROR, OT_EVIDENCE_ERROR));
   const double own = ot_evidence_own(e, t);
   return error == 0 ? 0 : own > 0 ? error / own : INFINITY;
+}
+
+double ot_evidence_largest_ratio(const ot_evidence *e) {
+  double largest = 0;
+  for (int t = 0; t < e->num_tensors; t++)
+    largest = ot_larger(ot_evidence_ratio(e, &e->tensors[t]), largest);
+  return largest;
 }
 
 double ot_evidence_typical_ratio(const ot_evidence *e, ot_arena *scratch) {

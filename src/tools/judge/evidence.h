@@ -73,5 +73,8 @@ double ot_evidence_own(const ot_evidence *evidence, const ot_evidence_tensor *te
 // The error of the recorded gradient in own errors.
 double ot_evidence_ratio(const ot_evidence *evidence, const ot_evidence_tensor *tensor);
 
+// The largest of that ratio over all tensors; 0 without tensors.
+double ot_evidence_largest_ratio(const ot_evidence *evidence);
+
 // The median of that ratio over all tensors; 0 without tensors. Works in `scratch`.
 double ot_evidence_typical_ratio(const ot_evidence *evidence, ot_arena *scratch);

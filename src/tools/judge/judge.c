@@ -223,8 +223,8 @@ static bool is_far(const ot_judging *j, double far) {
 }
 
 // Float32 weights do not say whether matrix products were made in bf16. If they were, all gradients
-// are far from float32 rounding, and at that of bf16. An error that a hypothesis leaves at float32
-// rounding is no rounding, however small it is beside that of bf16.
+// are far from float32 rounding, and at that of bf16. An error that a hypothesis reduces to
+// float32 rounding is a fault, even where rounding in bf16 is larger.
 static bool try_autocast(ot_judging *j) {
   static const double far = 100;
   const bool open = j->request->type == OT_JUDGE_AUTO && j->type == OT_PLAIN_F32;
@@ -234,7 +234,7 @@ static bool try_autocast(ot_judging *j) {
   return true;
 }
 
-// An error that points to a setting is no rounding, however small it is beside that of bf16.
+// An error that a setting explains is a fault, even where rounding in bf16 is larger.
 static ot_status find_setting_in_float(ot_judging *as_autocast, ot_judging *as_float) {
   if (!ot_judge_suspects_setting(as_float)) return OT_OK;
   OT_TRY(ot_judge_fit_settings(as_float));

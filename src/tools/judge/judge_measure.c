@@ -95,9 +95,8 @@ static double ranks_over(const ot_judging *j, uint32_t axes) {
 // Copies that differ: their sum and their mean instead of one of them.
 static ot_status measure_sums(measured_record *m, const ot_recomputed *v, uint32_t axes) {
   ot_judging *const j = m->judging;
-  ot_assembly unused;
   const double ranks = ranks_over(j, axes);
-  OT_TRY(read_chunk(m, v, axes, &unused));
+  OT_TRY(read_chunk(m, v, axes, NULL));
   measure(m, v, m->values, &j->sums);
   for (int64_t i = 0; i < v->count; i++) m->values[i] /= ranks;
   measure(m, v, m->values, &j->means);
@@ -314,17 +313,11 @@ static ot_status run(measurement *m) {
   return OT_OK;
 }
 
-static bool all_agree(const ot_evidence *e) {
-  for (int t = 0; t < e->num_tensors; t++) {
-    if (ot_evidence_ratio(e, &e->tensors[t]) > OT_RATIO_FINE) return false;
-  }
-  return true;
-}
-
 // Most steps are healthy, and their last blocks exclude most hypotheses. Where blocks before these
 // do not agree, all hypotheses are measured on all tensors.
 ot_status ot_judge_measure(ot_judged_pass *p) {
   measurement quick = {.pass = p, .selective = p->count == 1}, whole = {.pass = p};
   OT_TRY(run(&quick));
-  return quick.excluded == 0 || all_agree(&p->judgings[0].evidence) ? OT_OK : run(&whole);
+  const bool agrees = ot_evidence_largest_ratio(&p->judgings[0].evidence) <= OT_RATIO_FINE;
+  return quick.excluded == 0 || agrees ? OT_OK : run(&whole);
 }

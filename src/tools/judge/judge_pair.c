@@ -47,7 +47,7 @@ static ot_status measure(ot_judged_pass *p, const ot_judge_request requests[2],
 
 // ---- gradients ----
 
-// The error of a tensor of the record from `*from` on, which moves behind it.
+// The error of the tensor `name`, found from index `*from` on; `*from` becomes the next index.
 static double ratio_of(const ot_judge_report *record, const char *name, int *from) {
   while (*from < record->num_tensors && !ot_text_equal(record->tensors[*from].name, name)) ++*from;
   OT_ASSERT(*from < record->num_tensors);

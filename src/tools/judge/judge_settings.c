@@ -58,15 +58,8 @@ bool ot_judge_suspects_setting(const ot_judging *j) {
   return false;
 }
 
-static double largest_ratio(const ot_evidence *e) {
-  double largest = 0;
-  for (int t = 0; t < e->num_tensors; t++)
-    largest = ot_larger(largest, ot_evidence_ratio(e, &e->tensors[t]));
-  return largest;
-}
-
 static bool is_rounding(const ot_evidence *e) {
-  return largest_ratio(e) <= OT_RATIO_FINE &&
+  return ot_evidence_largest_ratio(e) <= OT_RATIO_FINE &&
          ot_evidence_typical_ratio(e, e->arena) <= OT_RATIO_TYPICAL;
 }
 
@@ -137,8 +130,8 @@ static void keep(const fitting *f, int s, double value) {
   *out = (ot_judged_setting){.setting = &ot_setting_table[s],
                              .hypothesis = f->moving[s],
                              .value = value,
-                             .before = largest_ratio(&f->judging->evidence),
-                             .rest = largest_ratio(&trial->evidence),
+                             .before = ot_evidence_largest_ratio(&f->judging->evidence),
+                             .rest = ot_evidence_largest_ratio(&trial->evidence),
                              .loss = trial->losses[0]};
 }
 
@@ -197,7 +190,7 @@ static bool may_be_setting(ot_judging *j) {
     if (j->copies[t].differing || e->tensors[t].not_finite > 0) return false;
     bad += ot_evidence_ratio(e, &e->tensors[t]) > OT_RATIO_FINE;
   }
-  return bad > 0 && 2 * bad >= e->num_tensors && largest_ratio(e) >= OT_RATIO_FINDING &&
+  return bad > 0 && 2 * bad >= e->num_tensors && ot_evidence_largest_ratio(e) >= OT_RATIO_FINDING &&
          !ot_judge_explains_errors(j);
 }
 

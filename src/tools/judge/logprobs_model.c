@@ -185,18 +185,6 @@ static ot_status read_weight(void *context, const ot_weight_tensor *t, int64_t f
   return ot_weight_read(&reading, first, count, OT_F64, out);
 }
 
-static ot_status build_graph(const ot_logprob_model *m, int64_t rows, ot_arena *arena,
-                             ot_graph *out) {
-  const ot_graph_request request = {.model = &m->files.model,
-                                    .mode = OT_MODE_TRAIN,
-                                    .micro_batch_size = 1,
-                                    .sequence_length = rows,
-                                    .compute = OT_F64,
-                                    .storage = OT_F64,
-                                    .threads = 1};
-  return ot_graph_build(&request, arena, out);
-}
-
 static ot_status open_checkpoint(ot_logprob_model *m) {
   static const ot_config_request no_settings = {0};
   const ot_block_reader reader = {read_weight, m};
@@ -205,7 +193,7 @@ static ot_status open_checkpoint(ot_logprob_model *m) {
   OT_TRY(ot_model_files_open(m->request.path, OT_CHECKPOINT_HASH_HEADERS, &no_settings, &m->arena,
                              &m->files));
   OT_TRY(ot_checkpoint_create(m->files.path, &m->checkpoint));
-  OT_TRY(build_graph(m, 1, &m->arena, &m->graph));
+  OT_TRY(ot_plain_build_graph(&m->files.model, 1, &m->arena, &m->graph));
   for (int i = 0; i < m->request.num_streams; i++) types |= 1u << m->request.streams[i].type;
   OT_TRY(ot_block_tensors_create(&m->graph, &reader, types, &m->arena, &m->tensors));
   m->tensors.map.files = &m->files.model;
@@ -219,7 +207,7 @@ static ot_status open_stream(ot_logprob_model *m, const ot_logprob_stream *how, 
   s->how = how;
   s->rows = &m->views[how->view];
   if (s->rows->batch.rows == 0) return OT_OK;
-  OT_TRY(build_graph(m, s->rows->batch.rows, &m->arena, &s->graph));
+  OT_TRY(ot_plain_build_graph(&m->files.model, s->rows->batch.rows, &m->arena, &s->graph));
   const ot_plain_request request = {.graph = &s->graph,
                                     .batch = &s->rows->batch,
                                     .type = how->type,

@@ -28,7 +28,7 @@ typedef struct ot_logprob_model_request {
   const ot_logprob_pair *pair;  // kept
   int num_streams;
   const ot_logprob_stream *streams;  // [num_streams], kept
-  int64_t most_tokens;  // texts are computed in their order until they have so many tokens
+  int64_t most_tokens;  // in all texts that are computed, which are the first ones, at least one
   int threads;
   void (*progress)(void *context, int done, int all);  // after each block; null: never
   void *context;

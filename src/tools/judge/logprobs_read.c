@@ -128,21 +128,33 @@ static ot_logprob_top *make_top(const reading *r, size_t count) {
   return ot_arena_array(r->arena, most + 1, sizeof(ot_logprob_top));
 }
 
-// {"text": logprob}
-static ot_status read_top_texts(const reading *r, const json_t *map, ot_logprob_token *token) {
-  if (!json_is_object(map)) return OT_OK;
+typedef ot_status read_member(const reading *r, const char *key, const json_t *value,
+                              ot_logprob_top *to);
+
+// The members of an object, in their order.
+static ot_status read_top_map(const reading *r, const json_t *map, read_member *read,
+                              ot_logprob_token *token) {
   ot_logprob_top *const top = make_top(r, json_object_size(map));
   const char *key;
   json_t *value;
   json_object_foreach((json_t *)map, key, value) {
     if (token->num_top == MOST_TOP) break;
-    ot_logprob_top *const to = &top[token->num_top++];
-    *to = (ot_logprob_top){.id = id_in_text(key)};
-    if (to->id < 0) to->text = ot_arena_format(r->arena, "%s", key);
-    OT_TRY(read_logprob(r, value, &to->logprob));
+    OT_TRY(read(r, key, value, &top[token->num_top++]));
   }
   token->top = top;
   return OT_OK;
+}
+
+// "text": logprob
+static ot_status read_text_member(const reading *r, const char *key, const json_t *value,
+                                  ot_logprob_top *to) {
+  *to = (ot_logprob_top){.id = id_in_text(key)};
+  if (to->id < 0) to->text = ot_arena_format(r->arena, "%s", key);
+  return read_logprob(r, value, &to->logprob);
+}
+
+static ot_status read_top_texts(const reading *r, const json_t *map, ot_logprob_token *token) {
+  return json_is_object(map) ? read_top_map(r, map, read_text_member, token) : OT_OK;
 }
 
 // [logprob, id, text] of SGLang
@@ -226,25 +238,24 @@ static ot_status add_texts(reading *r, const json_t *logprobs) {
   return OT_OK;
 }
 
-// An entry {"ID": {"logprob", "decoded_token"}} of vLLM's prompt_logprobs: the token of the prompt
+// "ID": {"logprob", "decoded_token"}
+static ot_status read_id_member(const reading *r, const char *key, const json_t *value,
+                                ot_logprob_top *to) {
+  OT_TRY(read_entry(r, value, to));
+  to->id = id_in_text(ot_arena_format(r->arena, "token_id:%s", key));
+  OT_CHECK(to->id >= 0, OT_USAGE, "%s: prompt_logprobs: \"%s\" is not an id", r->line, key);
+  name_token(r, json_object_get(value, "decoded_token"), &to->id, &to->text);
+  return OT_OK;
+}
+
+// An entry of vLLM's prompt_logprobs, an object of such members: the token of the prompt
 // comes first, the most probable ones after it.
 static ot_status read_prompt_entry(const reading *r, const json_t *map, ot_logprob_token *token) {
   if (!json_is_object(map)) return OT_OK;
-  ot_logprob_top *const top = make_top(r, json_object_size(map));
-  const char *key;
-  json_t *value;
-  json_object_foreach((json_t *)map, key, value) {
-    if (token->num_top == MOST_TOP) break;
-    ot_logprob_top *const to = &top[token->num_top++];
-    OT_TRY(read_entry(r, value, to));
-    to->id = id_in_text(ot_arena_format(r->arena, "token_id:%s", key));
-    OT_CHECK(to->id >= 0, OT_USAGE, "%s: prompt_logprobs: \"%s\" is not an id", r->line, key);
-    name_token(r, json_object_get(value, "decoded_token"), &to->id, &to->text);
-  }
-  token->top = top;
-  token->id = top[0].id;
-  token->text = top[0].text;
-  token->logprob = top[0].logprob;
+  OT_TRY(read_top_map(r, map, read_id_member, token));
+  token->id = token->top[0].id;
+  token->text = token->top[0].text;
+  token->logprob = token->top[0].logprob;
   return OT_OK;
 }
 

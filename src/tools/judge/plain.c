@@ -119,6 +119,18 @@ static ot_status check_request(const ot_plain_request *request) {
 
 // ---- calls ----
 
+ot_status ot_plain_build_graph(const ot_model *model, int64_t rows, ot_arena *arena,
+                               ot_graph *out) {
+  const ot_graph_request request = {.model = model,
+                                    .mode = OT_MODE_TRAIN,
+                                    .micro_batch_size = 1,
+                                    .sequence_length = rows,
+                                    .compute = OT_F64,
+                                    .storage = OT_F64,
+                                    .threads = 1};
+  return ot_graph_build(&request, arena, out);
+}
+
 ot_status ot_plain_create(const ot_plain_request *request, ot_plain **out) {
   *out = NULL;
   OT_TRY(check_request(request));

@@ -69,6 +69,9 @@ typedef struct ot_plain_request {
   ot_plain_scratch *scratch;  // kept; null: the model has its own
 } ot_plain_request;
 
+// The graph of the whole model for a batch of `rows` rows, in `arena`; keeps `model`.
+ot_status ot_plain_build_graph(const ot_model *model, int64_t rows, ot_arena *arena, ot_graph *out);
+
 typedef struct ot_plain ot_plain;
 
 // OT_USAGE for a graph that is sharded, a routing that drops tokens, parameters that the plain

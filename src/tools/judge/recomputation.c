@@ -42,7 +42,6 @@ static ot_status read_weight(void *context, const ot_weight_tensor *t, int64_t f
   const recomputation *const r = context;
   const ot_recorded_step *const step = r->request->step;
   ot_recorded_view view;
-  ot_assembly copies;
   if (!ot_recorded_find(step, OT_RECORDED_WEIGHT, t->name, &view)) {
     ot_fail(OT_ENVIRONMENT, "%s: there is no weight %s", step->path, t->name);
     return ot_fail_hint(OT_ENVIRONMENT,
@@ -51,26 +50,11 @@ static ot_status read_weight(void *context, const ot_weight_tensor *t, int64_t f
   OT_CHECK(view.elements == t->rows * t->cols, OT_USAGE,
            "%s: weight %s has %lld elements, config.json says %lld", step->path, t->name,
            (long long)view.elements, (long long)(t->rows * t->cols));
-  ot_heap heap = {0};
-  ot_arena scratch = ot_heap_arena_create(&heap);
   const ot_assembly_request some = {.view = &view, .first = first, .count = count, .dtype = OT_F64};
-  const ot_status status = ot_assemble(step, &some, &scratch, out, &copies);
-  ot_heap_release(&heap);
-  return status;
+  return ot_assemble(step, &some, NULL, out, NULL);
 }
 
 // ---- streams ----
-
-static ot_status build_graph(const ot_judged_step *step, ot_arena *arena, ot_graph *out) {
-  const ot_graph_request request = {.model = &step->model,
-                                    .mode = OT_MODE_TRAIN,
-                                    .micro_batch_size = 1,
-                                    .sequence_length = step->rows.batch.rows,
-                                    .compute = OT_F64,
-                                    .storage = OT_F64,
-                                    .threads = 1};
-  return ot_graph_build(&request, arena, out);
-}
 
 // Whether two streams have the same forward pass: they differ in what is predicted only.
 static bool same_forward(const ot_recomputation_stream *a, const ot_recomputation_stream *b) {
@@ -111,7 +95,7 @@ static ot_status open_stream(recomputation *r, int index) {
   const ot_recomputation_stream *const how = &r->request->streams[index];
   stream *const s = &r->streams[index];
   int64_t most = 0;
-  OT_TRY(build_graph(how->step, r->arena, &s->graph));
+  OT_TRY(ot_plain_build_graph(&how->step->model, how->step->rows.batch.rows, r->arena, &s->graph));
   const ot_plain_request request = {.graph = &s->graph,
                                     .batch = &how->step->rows.batch,
                                     .type = how->type,
@@ -213,10 +197,10 @@ static ot_status run_forward(recomputation *r, int b) {
   OT_TRY(ot_block_tensors_load(&r->tensors, b));
   for (int i = 0; i < r->request->num_streams; i++) {
     stream *const s = &r->streams[i];
+    if (s->shares) continue;
     ot_recomputed_exchange e = {.block = b, .values = s->inputs[b + 1]};
     ot_plain_block block = block_of(r, s, b);
     block.router = &e.router;
-    if (s->shares) continue;
     ot_plain_forward(s->plain, &block, s->inputs[b], s->inputs[b + 1]);
     OT_TRY(exchange(r, i, e));
   }

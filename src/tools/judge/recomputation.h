@@ -48,8 +48,9 @@ typedef struct ot_recomputation_request {
   // backward pass. Null: they all are.
   bool (*wants)(void *context, int stream);
   // Blocks [first_block, end_block) of the graph only, whose losses are NAN; end_block 0: all. What
-  // enters the first one and the gradient of what the last one returns come from `exchange`, called
-  // as after the blocks beside them; what enters the first layer is computed.
+  // enters the first one and the gradient of what the last one returns come from `exchange`, which
+  // is called as if the blocks before and after the range had been computed. The embedding is
+  // computed if the range begins with the first layer.
   int first_block, end_block;
   // Called with what each block exchanges, forward and backward, stream after stream; null: never.
   ot_status (*exchange)(void *context, const ot_recomputed_exchange *values);

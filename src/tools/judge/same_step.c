@@ -122,13 +122,12 @@ static void compare_chunk(void *context, double *const *values, int64_t first, i
   }
 }
 
-static ot_status read_chunks(const ot_paired_views *v, ot_arena *scratch, int64_t first,
-                             int64_t count, double **values) {
+static ot_status read_chunks(const ot_paired_views *v, int64_t first, int64_t count,
+                             double **values) {
   for (int i = 0; i < v->count; i++) {
-    ot_assembly unused;
     const ot_assembly_request request = {
         .view = &v->views[i], .first = first, .count = count, .dtype = OT_F64};
-    OT_TRY(ot_assemble(v->steps[i], &request, scratch, values[i], &unused));
+    OT_TRY(ot_assemble(v->steps[i], &request, NULL, values[i], NULL));
   }
   return OT_OK;
 }
@@ -144,7 +143,7 @@ ot_status ot_paired_views_read(const ot_paired_views *v, ot_values_receiver *rec
     ot_arena scratch = ot_heap_arena_create(&heap);
     double *values[3];
     for (int i = 0; i < v->count; i++) values[i] = ot_arena_array(&scratch, count, sizeof(double));
-    status = read_chunks(v, &scratch, first, count, values);
+    status = read_chunks(v, first, count, values);
     if (status == OT_OK) receive(context, values, first, count);
     ot_heap_release(&heap);
   }
