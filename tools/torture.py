@@ -301,7 +301,7 @@ class Torture:
             self.place.clear("out")
             code, text = self.place.train("out", **self.place.broken("out", memory=allocation))
             went_on += code == 0
-            openmp = code == 1 and "libgomp: Out of memory" in text or code == -6 and "OMP: Error #111" in text
+            openmp = code == 1 and "libgomp: Out of memory" in text or code == -6 and "/libomp." in text
             named = code == 3 and "error: " in text or openmp
             if code != 0 and not named:
                 print(f"  allocation {allocation}: exit code {code}: {text[-200:]}", flush=True)
