@@ -94,6 +94,7 @@ static void faults_are_named_with_a_checkpoint(void **state) {
     bool complete;
   } cases[] = {{"temperature.jsonl", "temperature", "0.7", true},
                {"top_p.jsonl", "renormalised", "top-p 0.9", true},
+               {"hot_top_p.jsonl", "temperature_renormalised", "temperature 1.3, top-p 0.9", true},
                {"shifted.jsonl", "shifted", "+1", true},
                {"no_bos.jsonl", "bos", NULL, true},
                {"padded.jsonl", "padding_attended", NULL, true},
@@ -176,19 +177,26 @@ static void values_alone_show_faults_of_lists(void **state) {
   assert_true(figure(&report, "rms_nats") == 0 && figure(&report, "tokens") == 2);
 }
 
-// The completion repeats its prompt; the prompt of a chat has vLLM's prompt_logprobs.
+// The completion repeats its prompt; the prompt of a chat has vLLM's prompt_logprobs, in which the
+// first token has no value.
 static void servers_may_send_the_prompt(void **state) {
   (void)state;
-  ot_judge_report report;
-  if (judge_lines("{\"choices\":[{\"logprobs\":{\"tokens\":[\"a\",\"b\",\"c\"],"
-                  "\"token_logprobs\":[null,-1.5,-2.5]},\"prompt_token_ids\":[1,2],"
-                  "\"token_ids\":[3]}]}\n",
-                  "{\"prompt_token_ids\":[1,2],\"prompt_logprobs\":[null,{\"2\":{\"logprob\":-1.5,"
-                  "\"rank\":3,\"decoded_token\":\"b\"},\"9\":{\"logprob\":-0.5}}],\"choices\":[{"
-                  "\"logprobs\":{\"content\":[{\"token\":\"token_id:3\",\"logprob\":-2.5}]}}]}\n",
-                  &report) != OT_OK)
-    fail_msg("%s", ot_fail_message());
-  assert_true(figure(&report, "tokens") == 2 && figure(&report, "rms_nats") == 0);
+  static const char *const none[] = {"null", "{}"};
+  for (int i = 0; i < OT_COUNT(none); i++) {
+    const char *const chat = ot_arena_format(
+        &arena,
+        "{\"prompt_token_ids\":[1,2],\"prompt_logprobs\":[%s,{\"2\":{\"logprob\":-1.5,"
+        "\"rank\":3,\"decoded_token\":\"b\"},\"9\":{\"logprob\":-0.5}}],\"choices\":[{"
+        "\"logprobs\":{\"content\":[{\"token\":\"token_id:3\",\"logprob\":-2.5}]}}]}\n",
+        none[i]);
+    ot_judge_report report;
+    if (judge_lines("{\"choices\":[{\"logprobs\":{\"tokens\":[\"a\",\"b\",\"c\"],"
+                    "\"token_logprobs\":[null,-1.5,-2.5]},\"prompt_token_ids\":[1,2],"
+                    "\"token_ids\":[3]}]}\n",
+                    chat, &report) != OT_OK)
+      fail_msg("%s", ot_fail_message());
+    assert_true(figure(&report, "tokens") == 2 && figure(&report, "rms_nats") == 0);
+  }
 }
 
 static void bad_files_are_refused_with_their_place(void **state) {

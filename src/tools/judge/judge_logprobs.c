@@ -77,6 +77,9 @@ static void judge_side(judging *j, int side, ot_logprob_source source) {
       .arena = j->arena, .pair = &j->pair, .side = side, .model = j->model, .source = source};
   ot_logprob_causes_compute(c);
   j->verdict[side] = ot_logprob_explain(&c->source, c->candidates, c->count);
+  if (j->verdict[side].type >= 0 || !j->model) return;
+  ot_logprob_heated_truncations_add(c);
+  j->verdict[side] = ot_logprob_explain(&c->source, c->candidates, c->count);
 }
 
 static void judge_sides(judging *j) {

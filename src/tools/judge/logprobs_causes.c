@@ -2,7 +2,6 @@
 #include "judge/logprobs_causes.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/extremes.h"
 #include "base/status.h"
@@ -19,7 +18,6 @@ typedef enum cause_row {
   CAUSE_SHIFT,
   CAUSE_BASE,
   CAUSE_TEMPERATURE,
-  CAUSE_TRUNCATION,
   CAUSES,
 } cause_row;
 
@@ -36,10 +34,6 @@ static const ot_logprob_cause rows[CAUSES] = {
                     "compare natural logarithms"},
     [CAUSE_TEMPERATURE] = {"temperature", "the logits are divided by the temperature",
                            "divide the logits of both by it, or of none (vLLM: logprobs_mode)"},
-    [CAUSE_TRUNCATION] =
-        {"renormalised", "the probabilities are renormalised over the tokens that sampling keeps",
-         "sample without truncation, take raw log-probabilities (vLLM: logprobs_mode), or "
-         "renormalise the other side over the same tokens"},
 };
 
 void ot_logprob_streams(ot_plain_type narrow, ot_logprob_stream out[OT_LOGPROB_STREAMS]) {
@@ -52,12 +46,17 @@ void ot_logprob_streams(ot_plain_type narrow, ot_logprob_stream out[OT_LOGPROB_S
   for (int i = 0; i < OT_LOGPROB_STREAMS; i++) out[i] = all[i];
 }
 
-static ot_logprob_candidate *add(ot_logprob_causes *c, cause_row row, const char *factor) {
+ot_logprob_candidate *ot_logprob_causes_add(ot_logprob_causes *c, const ot_logprob_cause *cause,
+                                            const char *factor) {
   c->candidates =
       ot_arena_grow(c->arena, c->candidates, c->count, &c->capacity, sizeof *c->candidates);
   ot_logprob_candidate *const new = &c->candidates[c->count++];
-  *new = (ot_logprob_candidate){.cause = &rows[row], .factor = factor, .type = -1};
+  *new = (ot_logprob_candidate){.cause = cause, .factor = factor, .type = -1};
   return new;
+}
+
+static ot_logprob_candidate *add(ot_logprob_causes *c, cause_row row, const char *factor) {
+  return ot_logprob_causes_add(c, &rows[row], factor);
 }
 
 static void add_values(ot_logprob_causes *c, ot_logprob_candidate *to, const double *values) {
@@ -187,106 +186,6 @@ static void add_temperature(ot_logprob_causes *c) {
   add_values(c, to, h.values);
 }
 
-// ---- truncated sampling ----
-
-typedef enum truncation_kind { TOP_P, TOP_K, MIN_P } truncation_kind;
-
-static const struct {
-  truncation_kind kind;
-  double number;
-  const char *words;
-} truncations[] = {
-    {TOP_P, 0.99, "top-p 0.99"}, {TOP_P, 0.98, "top-p 0.98"}, {TOP_P, 0.97, "top-p 0.97"},
-    {TOP_P, 0.95, "top-p 0.95"}, {TOP_P, 0.92, "top-p 0.92"}, {TOP_P, 0.9, "top-p 0.9"},
-    {TOP_P, 0.85, "top-p 0.85"}, {TOP_P, 0.8, "top-p 0.8"},   {TOP_P, 0.75, "top-p 0.75"},
-    {TOP_P, 0.7, "top-p 0.7"},   {TOP_P, 0.6, "top-p 0.6"},   {TOP_P, 0.5, "top-p 0.5"},
-    {TOP_K, 5, "top-k 5"},       {TOP_K, 8, "top-k 8"},       {TOP_K, 10, "top-k 10"},
-    {TOP_K, 16, "top-k 16"},     {TOP_K, 20, "top-k 20"},     {TOP_K, 32, "top-k 32"},
-    {TOP_K, 40, "top-k 40"},     {TOP_K, 50, "top-k 50"},     {TOP_K, 64, "top-k 64"},
-    {TOP_K, 100, "top-k 100"},   {TOP_K, 128, "top-k 128"},   {TOP_K, 256, "top-k 256"},
-    {TOP_K, 1024, "top-k 1024"}, {MIN_P, 0.01, "min-p 0.01"}, {MIN_P, 0.02, "min-p 0.02"},
-    {MIN_P, 0.05, "min-p 0.05"}, {MIN_P, 0.1, "min-p 0.1"},   {MIN_P, 0.2, "min-p 0.2"},
-};
-
-typedef struct truncating {
-  ot_logprob_causes *causes;
-  int first;  // candidate of the first truncation; one for each type
-  int64_t vocab;
-  int64_t kept;
-  double *sorted, *sums;  // [kept] probabilities, largest first, and their sums
-} truncating;
-
-static int larger_first(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? 1 : x > y ? -1 : 0;
-}
-
-// The probabilities that matter: 1e-8 of the largest and more.
-static void sort_row(truncating *r, const double *logits, double log_sum) {
-  static const double least = 18.4;  // -ln 1e-8
-  double largest = -INFINITY, sum = 0;
-  r->kept = 0;
-  for (int64_t v = 0; v < r->vocab; v++) largest = ot_larger(largest, logits[v]);
-  for (int64_t v = 0; v < r->vocab; v++) {
-    if (logits[v] > largest - least) r->sorted[r->kept++] = exp(logits[v] - log_sum);
-  }
-  qsort(r->sorted, (size_t)r->kept, sizeof *r->sorted, larger_first);
-  for (int64_t v = 0; v < r->kept; v++) r->sums[v] = sum += r->sorted[v];
-}
-
-// How many tokens are kept. Nucleus sampling (Holtzman et al. 2020, arXiv 1904.09751): the fewest
-// with the mass p; min-p (Nguyen et al. 2024, arXiv 2407.01082): p times the largest and more.
-static int64_t keep_count(const truncating *r, int i) {
-  const double number = truncations[i].number;
-  int64_t n = 0;
-  if (truncations[i].kind == TOP_K) return (int64_t)number < r->kept ? (int64_t)number : r->kept;
-  if (truncations[i].kind == TOP_P) {
-    while (n + 1 < r->kept && r->sums[n] < number) n++;
-    return n + 1;
-  }
-  while (n < r->kept && r->sorted[n] >= number * r->sorted[0]) n++;
-  return n;
-}
-
-// Whether rounding of `error` nats may add or drop the last token.
-static bool at_border(const truncating *r, int i, int64_t n, double error) {
-  const double number = truncations[i].number, last = r->sorted[n - 1];
-  const double next = n < r->kept ? r->sorted[n] : 0;
-  if (truncations[i].kind == TOP_K) return next > last * exp(-error);
-  if (truncations[i].kind == MIN_P)
-    return last < number * r->sorted[0] * exp(error) || next > number * r->sorted[0] * exp(-error);
-  return fabs(r->sums[n - 1] - number) < error || (n > 1 && fabs(r->sums[n - 2] - number) < error);
-}
-
-static void truncate_row(void *context, int64_t token, int32_t target, const double *logits) {
-  static const double times = 4;
-  truncating *const r = context;
-  const ot_logprob_source *const s = &r->causes->source;
-  const double log_sum = logits[target] - ot_log_probability(logits, r->vocab, target);
-  const double own = exp(logits[target] - log_sum);
-  sort_row(r, logits, log_sum);
-  for (int i = 0; i < OT_COUNT(truncations); i++) {
-    const int64_t n = keep_count(r, i);
-    const double predicted = own < r->sorted[n - 1] ? -INFINITY : log(own / r->sums[n - 1]);
-    for (int k = 0; k < OT_LOGPROB_TYPES; k++) {
-      if (at_border(r, i, n, times * s->rounding[k])) continue;
-      const int candidate = r->first + OT_LOGPROB_TYPES * i + k;
-      ot_logprob_candidate_add(&r->causes->candidates[candidate], s, token, predicted);
-    }
-  }
-}
-
-static void add_truncations(ot_logprob_causes *c) {
-  truncating r = {.causes = c, .first = c->count, .vocab = ot_logprob_model_vocab(c->model)};
-  r.sorted = ot_arena_array(c->arena, r.vocab, sizeof *r.sorted);
-  r.sums = ot_arena_array(c->arena, r.vocab, sizeof *r.sums);
-  for (int i = 0; i < OT_COUNT(truncations); i++) {
-    for (int k = 0; k < OT_LOGPROB_TYPES; k++)
-      add(c, CAUSE_TRUNCATION, truncations[i].words)->type = k;
-  }
-  ot_logprob_model_visit(c->model, 0, truncate_row, &r);
-}
-
 // ---- without a model: by lists of the most probable tokens in both files ----
 
 // Sums over the lists of all places, each less its mean: a of the explained side, b of the other.
@@ -358,8 +257,8 @@ static void add_list_offset(ot_logprob_causes *c, const list_sums *s) {
     most = ot_larger(most, d);
   }
   if (!(least > -offset_limit * within)) return;
-  ot_logprob_candidate *const to = add(
-      c, CAUSE_TRUNCATION,
+  ot_logprob_candidate *const to = ot_logprob_causes_add(
+      c, &ot_logprob_renormalised,
       ot_arena_format(c->arena, "kept mass %.3g to %.3g", exp(-most), ot_smaller(1, exp(-least))));
   for (int64_t t = 0; t < c->source.count; t++) {
     if (isfinite(c->source.x[t])) ot_logprob_candidate_add(to, &c->source, t, c->source.x[t]);
@@ -384,5 +283,5 @@ void ot_logprob_causes_compute(ot_logprob_causes *c) {
   }
   add_views(c);
   add_temperature(c);
-  add_truncations(c);
+  ot_logprob_truncations_add(c);
 }

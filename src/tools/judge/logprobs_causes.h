@@ -23,8 +23,20 @@ typedef struct ot_logprob_causes {
   double temperature_spread[OT_LOGPROB_TYPES];
 } ot_logprob_causes;
 
-// Computes what all causes predict. The source's x is that of the side.
+// Computes what each cause alone predicts. The source's x is that of the side.
 void ot_logprob_causes_compute(ot_logprob_causes *causes);
+
+// Adds a candidate without tokens; valid until the next call.
+ot_logprob_candidate *ot_logprob_causes_add(ot_logprob_causes *causes,
+                                            const ot_logprob_cause *cause, const char *factor);
+
+// Truncated sampling: the probabilities are renormalised over the tokens that are kept.
+extern const ot_logprob_cause ot_logprob_renormalised;
+
+// Adds what truncated sampling predicts, by usual numbers of top-p, top-k and min-p: alone, and of
+// logits that are divided by usual temperatures. With a model only.
+void ot_logprob_truncations_add(ot_logprob_causes *causes);
+void ot_logprob_heated_truncations_add(ot_logprob_causes *causes);
 
 // The values of a stream [tokens of the pair]; NAN where it predicts none.
 const double *ot_logprob_values(ot_logprob_model *model, int stream, const ot_logprob_pair *pair,

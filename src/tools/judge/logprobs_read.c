@@ -251,7 +251,7 @@ static ot_status read_id_member(const reading *r, const char *key, const json_t 
 // An entry of vLLM's prompt_logprobs, an object of such members: the token of the prompt
 // comes first, the most probable ones after it.
 static ot_status read_prompt_entry(const reading *r, const json_t *map, ot_logprob_token *token) {
-  if (!json_is_object(map)) return OT_OK;
+  if (json_object_size(map) == 0) return OT_OK;
   OT_TRY(read_top_map(r, map, read_id_member, token));
   token->id = token->top[0].id;
   token->text = token->top[0].text;
