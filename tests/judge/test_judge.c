@@ -348,6 +348,14 @@ static void wrong_settings_of_an_update_show_the_right_ones(void **state) {
   assert_non_null(strstr(f->evidence, "a decay of 0.1 (0)"));
 }
 
+// As if each of the micro-batches had its own copy of the vocabulary.
+static void a_loss_over_repeated_logits_is_named(void **state) {
+  (void)state;
+  const ot_judge_report report =
+      judge(plant(NULL, "\"loss\": 3.511361966814314", "\"loss\": 4.897656327934205"));
+  assert_non_null(strstr(only(&report, "loss")->evidence, "ln micro_batches more than it"));
+}
+
 static const ot_sensitivity *sensitivity(const ot_judge_report *report, const char *what) {
   for (int i = 0; i < report->num_sensitivities; i++) {
     if (strcmp(report->sensitivities[i].what, what) == 0) return &report->sensitivities[i];
@@ -390,6 +398,7 @@ int main(void) {
       TEST(numbers_that_are_not_finite_are_named),
       TEST(an_unknown_fault_has_its_place),
       TEST(a_wrong_update_is_named),
+      TEST(a_loss_over_repeated_logits_is_named),
       TEST(what_an_update_does_not_show_is_stated),
       TEST(wrong_settings_of_an_update_show_the_right_ones),
   };

@@ -202,6 +202,13 @@ static void router_losses_have_the_gradients_of_finite_differences(void **state)
     }
     c.batch.shares = shares;
     expect_slope(&c);
+    bool *const counted = ot_arena_array(&c.arena, c.batch.rows, sizeof *counted);
+    for (int64_t r = 0; r < c.batch.rows; r++) counted[r] = r >= c.batch.group_end[0] - 3;
+    c.batch.shares = NULL;
+    c.batch.counted = counted;
+    const double balance = c.balance;
+    expect_slope(&c);
+    assert_true(c.balance != balance);
     plain_case_destroy(&c);
   }
 }

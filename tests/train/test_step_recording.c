@@ -296,6 +296,32 @@ static void planted_faults_are_named(void **state) {
   }
 }
 
+// Micro-batches have the same tokens on all ranks.
+static void repeat_samples(const ot_trainer *trainer, int micro_batch, ot_micro_batch *rows,
+                           void *context) {
+  (void)trainer;
+  (void)context;
+  for (int32_t i = 0; i < rows->B * rows->T; i++) {
+    rows->tokens[i] = (5 * i + micro_batch) % 256;
+    rows->targets[i] = (5 * (i + 1) + micro_batch) % 256;
+  }
+}
+
+static void samples_that_repeat_are_named(void **state) {
+  (void)state;
+  const ot_trainer_hooks hooks = {.rows = repeat_samples};
+  audit_request request = dense();
+  request.documents = false;
+  request.dp_shard = 2;
+  request.zero = 1;
+  request.hooks = &hooks;
+  const ot_judge_report report = record(&request, 1);
+  const char *const text = ot_judge_report_print(&report);
+  if (report.num_findings != 1) fail_msg("%s", text);
+  assert_string_equal(report.findings[0].what, "batches_repeat");
+  assert_non_null(strstr(text, "2 of 4 sequences repeat another one of the step"));
+}
+
 // ---- the bits of the run ----
 
 static void a_recorded_run_has_the_bits_of_any_other(void **state) {
@@ -379,6 +405,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(groups_of_the_optimizer_are_those_of_the_run, open_directory,
                                       close_directory),
       cmocka_unit_test_setup_teardown(planted_faults_are_named, open_directory, close_directory),
+      cmocka_unit_test_setup_teardown(samples_that_repeat_are_named, open_directory,
+                                      close_directory),
       cmocka_unit_test_setup_teardown(a_recorded_run_has_the_bits_of_any_other, open_directory,
                                       close_directory),
       cmocka_unit_test_setup_teardown(folders_that_are_not_free_are_refused, open_directory,

@@ -116,9 +116,24 @@ static bool is_same_model(const ot_step_audit *a, const char *folder, ot_arena *
          ot_model_hash(&read->model) == ot_model_hash(&a->run->model);
 }
 
+// Whether the step draws a large part of the samples of a source.
+static bool may_repeat(const ot_step_audit *a, ot_arena *arena) {
+  const ot_data_loader *const loader = ot_trainer_data_loader(a->trainer);
+  const int64_t sources = ot_data_loader_num_sources(loader);
+  int64_t *const before = ot_arena_array(arena, sources, sizeof *before);
+  int64_t *const after = ot_arena_array(arena, sources, sizeof *after);
+  ot_data_loader_count_drawn(loader, a->before.next_sample, before);
+  ot_data_loader_count_drawn(loader, ot_trainer_position(a->trainer).next_sample, after);
+  bool any = false;
+  for (int64_t i = 0; i < sources; i++)
+    any = any || 4 * (after[i] - before[i]) > ot_data_loader_source(loader, i).windows;
+  return any;
+}
+
 static void judge_record(ot_step_audit *a, const char *folder, ot_arena *arena) {
   const int threads = a->run->threads > 0 ? a->run->threads : ot_host_threads(1);  // others wait
-  const ot_judge_request request = {.record = folder, .threads = threads};
+  const ot_judge_request request = {
+      .record = folder, .may_repeat = may_repeat(a, arena), .threads = threads};
   ot_judge_report report;
   const ot_status status = ot_judge_record(&request, arena, &report);
   if (status == OT_OK) carry(a, &report);

@@ -188,8 +188,27 @@ static bool add_balance(ot_judged_step *c, ot_arena *arena) {
 
 // transformers' load_balancing_loss_func: the shares of experts are those in all layers.
 static bool add_balance_over_layers(ot_judged_step *c, ot_arena *arena) {
-  c->rows.batch.shares = c->layer_shares;
-  return c->layer_shares && ot_moe_layers(&c->model) > 1 && add_balance(c, arena);
+  c->rows.batch.shares = c->layer_shares[0];
+  return c->layer_shares[0] && ot_moe_layers(&c->model) > 1 && add_balance(c, arena);
+}
+
+// Tokens of padding do not count in router losses. False if there are none.
+static bool leave_out_padding(ot_judged_step *c) {
+  const ot_judged_rows *const r = &c->rows;
+  bool any = false;
+  for (int64_t row = 0; row < r->batch.rows; row++) any = any || !r->judged[row];
+  c->rows.batch.counted = r->judged;
+  return any;
+}
+
+static bool add_balance_without_padding(ot_judged_step *c, ot_arena *arena) {
+  return leave_out_padding(c) && add_balance(c, arena);
+}
+
+static bool add_balance_over_layers_without_padding(ot_judged_step *c, ot_arena *arena) {
+  const bool any = leave_out_padding(c) && add_balance_over_layers(c, arena);
+  c->rows.batch.shares = c->layer_shares[1];
+  return any;
 }
 
 // Experts are balanced within each sequence, as DeepSeek and Orthant do, and not within each batch.
@@ -210,6 +229,10 @@ static bool add_z(ot_judged_step *c, ot_arena *arena) {
   (void)arena;
   c->losses |= OT_PLAIN_Z;
   return c->model.moe.num_experts > 0 && c->model.moe.z_coefficient > 0;
+}
+
+static bool add_z_without_padding(ot_judged_step *c, ot_arena *arena) {
+  return leave_out_padding(c) && add_z(c, arena);
 }
 
 // ---- the table ----
@@ -272,8 +295,7 @@ static const struct {
      add_balance},
     {{"balance_loss_over_layers",
       "the balancing loss over the experts of all layers together is added with another "
-      "coefficient "
-      "than that of config.json",
+      "coefficient than that of config.json",
       "see by which axes and micro-batches the auxiliary loss is divided", OT_FAULT_LOSS},
      add_balance_over_layers},
     {{"balance_loss_of_sequences",
@@ -281,6 +303,21 @@ static const struct {
       "that of config.json",
       "see by which axes and sequences the auxiliary loss is divided", OT_FAULT_LOSS},
      add_balance_of_sequences},
+    {{"balance_loss_without_padding",
+      "the balancing loss of experts, without tokens of padding, is added with another coefficient "
+      "than that of config.json",
+      "see by which axes and micro-batches the auxiliary loss is divided", OT_FAULT_LOSS},
+     add_balance_without_padding},
+    {{"balance_loss_over_layers_without_padding",
+      "the balancing loss over the experts of all layers together, without tokens of padding, is "
+      "added with another coefficient than that of config.json",
+      "see by which axes and micro-batches the auxiliary loss is divided", OT_FAULT_LOSS},
+     add_balance_over_layers_without_padding},
+    {{"z_loss_without_padding",
+      "the z loss of routers, without tokens of padding, is added with another coefficient than "
+      "that of config.json",
+      "see by which axes and tokens the z loss is divided", OT_FAULT_LOSS},
+     add_z_without_padding},
     {{"z_loss", "the z loss of routers is added with another coefficient than that of config.json",
       "see by which axes and tokens the z loss is divided", OT_FAULT_LOSS},
      add_z},

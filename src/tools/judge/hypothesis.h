@@ -13,6 +13,7 @@ typedef struct ot_judged_rows {
   const int64_t *sequence;  // [rows] first row of the sequence that a row is in
   const int32_t *micro;     // [rows] micro-batch of its rank
   const int32_t *dp_rank;   // [rows] rank of data parallelism
+  const bool *judged;       // [rows] in documents with a target; others are padding
 } ot_judged_rows;
 
 // A step to compute: stream 0 of a judge is the recorded step itself.
@@ -21,8 +22,9 @@ typedef struct ot_judged_step {
   ot_judged_rows rows;
   unsigned losses;  // of plain.h
   // [groups, E] share of the slots of a group that each expert has in all layers together, which
-  // the forward pass fills in; null: there are no experts.
-  double *layer_shares;
+  // the forward pass fills in: of all rows, and of those that are judged. Null: there are no
+  // experts.
+  double *layer_shares[2];
 } ot_judged_step;
 
 typedef struct ot_hypothesis_case {

@@ -26,6 +26,7 @@ typedef struct ot_judge_request {
   const char *record;  // folder
   ot_judge_type type;
   const ot_judge_layers *layers;  // only these, from recorded activations; null: the whole step
+  bool may_repeat;                // the data have too few samples for a step without repeated ones
   int threads;
   // Called after each block of the model; null: never.
   void (*progress)(void *context, int done, int all);

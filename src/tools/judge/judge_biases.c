@@ -41,10 +41,10 @@ typedef struct moved_bias {
 
 typedef struct biases {
   ot_judging *judging;
-  int64_t decided, wrong;  // experts
-  double product;          // of changes and the right ones, over the rate squared
-  const char *first;       // tensor with a wrong one
-  double change;           // of the first wrong one
+  int64_t decided, moved, wrong;  // experts
+  double product;                 // of changes and the right ones, over the rate squared
+  const char *first;              // tensor with a wrong one
+  double change;                  // of the first wrong one
   int64_t expert;
 } biases;
 
@@ -68,6 +68,7 @@ static void judge_bias(biases *b, const moved_bias *m) {
   for (int64_t e = 0; e < j->step.model.moe.num_experts; e++) {
     const double right = right_change(j, m->layer, e), change = m->after[e] - m->before[e];
     const double rounding = 4 * m->unit * (fabs(m->before[e]) + fabs(m->after[e]) + rate);
+    b->moved += change != 0;
     if (isnan(right)) continue;
     b->decided++;
     b->product += change * right / (rate * rate);
@@ -131,6 +132,10 @@ ot_status ot_judge_biases(ot_judging *j) {
       OT_TRY(judge_tensor(&b, t));
   }
   if (b.decided == 0) return OT_OK;
+  if (b.moved == 0) {  // as in fine-tuning
+    ot_judge_add_part(j->report, "biases", true, "biases of experts did not move");
+    return OT_OK;
+  }
   ot_judge_add_part(j->report, "biases", b.wrong == 0,
                     "%lld biases of experts moved by %.4g against their loads",
                     (long long)(b.decided - b.wrong), j->step.model.moe.bias_rate);

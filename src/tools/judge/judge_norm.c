@@ -4,12 +4,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/extremes.h"
 #include "base/text.h"
 #include "judge/judge_parts.h"
 
-// Relative, of squared norms: a norm is a float32 sum of many squares.
-static const double tolerance = 2e-5, tolerance_narrow = 4e-3;
+// Relative, of squared norms. A norm is a float32 sum of many squares, of gradients in bf16 perhaps
+// with other roundings; or, as of torch's clip_grad_norm_, a norm in bf16 of norms in bf16.
+static const double tolerance = 2e-5, tolerance_narrow = 4e-3, tolerance_bf16 = 0x1p-6;
 
 typedef struct norm_case {
   ot_judging *judging;
@@ -156,11 +158,17 @@ static bool find_ranks(ot_judging *j, double norm) {
   return false;
 }
 
+static double tolerance_of(const ot_judging *j, double norm) {
+  const double rounded = (double)ot_bf16_to_float(ot_bf16_from_float((float)norm));
+  if (j->type != OT_PLAIN_BF16) return tolerance;
+  return norm == rounded ? tolerance_bf16 : tolerance_narrow;
+}
+
 void ot_judge_norm(ot_judging *j) {
-  const bool narrow = j->type == OT_PLAIN_BF16;
   double norm;
-  norm_case n = {.judging = j, .tolerance = narrow ? tolerance_narrow : tolerance};
+  norm_case n = {.judging = j};
   if (!ot_recorded_scalar_of(&j->step, "norm", 0, &norm) || j->missing > 0) return;
+  n.tolerance = tolerance_of(j, norm);
   n.squares = ot_arena_array(j->arena, j->evidence.num_tensors + 1, sizeof *n.squares);
   for (int t = 0; t < j->evidence.num_tensors; t++)
     n.all += n.squares[t] = square_of(&j->evidence, &j->evidence.tensors[t]);

@@ -137,6 +137,9 @@ const ot_judging *ot_judged_pass_coarser(const ot_judged_pass *pass);
 // Lists the tensors with their errors in the report.
 void ot_judge_add_tensors(ot_judge_report *report, const ot_evidence *evidence);
 
+// Compares the samples of ranks and micro-batches.
+void ot_judge_batches(ot_judging *judging);
+
 // The mean of the losses that ranks recorded. False: none did; *several: they differ.
 bool ot_judging_loss(const ot_judging *judging, double *mean, bool *several);
 

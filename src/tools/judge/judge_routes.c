@@ -78,23 +78,36 @@ static int64_t share_count(const ot_judging *j) {
 }
 
 void ot_judge_shares_create(ot_judging *j) {
-  if (j->step.model.moe.num_experts > 0)
-    j->own.layer_shares = ot_arena_array(j->arena, share_count(j), sizeof(double));
+  for (int i = 0; i < 2 && j->step.model.moe.num_experts > 0; i++)
+    j->own.layer_shares[i] = ot_arena_array(j->arena, share_count(j), sizeof(double));
 }
 
 void ot_judge_shares_clear(ot_judging *j) {
-  for (int64_t i = 0; j->own.layer_shares && i < share_count(j); i++) j->own.layer_shares[i] = 0;
+  for (int64_t i = 0; j->own.layer_shares[0] && i < share_count(j); i++)
+    j->own.layer_shares[0][i] = j->own.layer_shares[1][i] = 0;
+}
+
+// Adds the choices of a layer in batch `b` to `shares`; of all rows, or of those that are judged.
+static void add_choices(const ot_judging *j, int64_t b, const int32_t *choices, bool judged,
+                        double *shares) {
+  const ot_moe *const moe = &j->step.model.moe;
+  const ot_step_batch *const batch = &j->recorded.batch[b];
+  const int64_t k = moe->experts_per_token, end = batch->first_row + batch->rows;
+  int64_t rows = 0;
+  for (int64_t r = batch->first_row; r < end; r++) rows += !judged || j->judged[r];
+  const double slots = (double)(rows * k * ot_moe_layers(&j->step.model));
+  for (int64_t r = batch->first_row; r < end; r++) {
+    if (judged && !j->judged[r]) continue;
+    for (int64_t i = r * k; i < (r + 1) * k; i++)
+      shares[b * moe->num_experts + choices[i]] += 1 / slots;
+  }
 }
 
 void ot_judge_shares_add(ot_judging *j, const ot_recomputed_exchange *e) {
-  const ot_moe *const moe = &j->step.model.moe;
-  const int64_t k = moe->experts_per_token;
-  if (e->stream != 0 || e->backward || !e->router.choices || !j->own.layer_shares) return;
+  if (e->stream != 0 || e->backward || !e->router.choices || !j->own.layer_shares[0]) return;
   for (int64_t b = 0; b < j->recorded.num_batches; b++) {
-    const ot_step_batch *const batch = &j->recorded.batch[b];
-    const double slots = (double)(batch->rows * k * ot_moe_layers(&j->step.model));
-    for (int64_t i = batch->first_row * k; i < (batch->first_row + batch->rows) * k; i++)
-      j->own.layer_shares[b * moe->num_experts + e->router.choices[i]] += 1 / slots;
+    add_choices(j, b, e->router.choices, false, j->own.layer_shares[0]);
+    add_choices(j, b, e->router.choices, true, j->own.layer_shares[1]);
   }
 }
 

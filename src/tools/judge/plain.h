@@ -40,6 +40,7 @@ typedef struct ot_plain_batch {
   int num_groups;
   const int64_t *group_end;  // [num_groups] the row after each group, ascending, the last one R
   double group_weight;       // factor of each group in router losses: 1 / number of groups
+  const bool *counted;       // [R] rows that router losses are of; null: all
   const double *shares;  // [num_groups, E] share of the slots of a group that each expert has in
                          // the balancing loss, where that is not the layer's own (a loss over
                          // all layers together); null: the layer's own

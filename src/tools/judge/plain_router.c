@@ -17,6 +17,7 @@ typedef struct routing {
   ot_real *merits;        // [R, E] with the bias of the choice
   int32_t *choices;       // [R, k]
   double *shares;         // [num_groups, E] f
+  int64_t *counts;        // [num_groups] n
 } routing;
 
 // ---- choices ----
@@ -101,16 +102,36 @@ static double score_sum(const routing *r, int64_t row) {
   return sum;
 }
 
-// f of a group, and its part of the losses.
-static void measure_group(ot_plain_state *s, const routing *r, int g) {
-  const int64_t begin = g > 0 ? s->batch->group_end[g - 1] : 0, end = s->batch->group_end[g];
-  const double n = (double)(end - begin), weight = s->batch->group_weight / n;
+static bool counts(const ot_plain_state *s, int64_t row) {
+  return !s->batch->counted || s->batch->counted[row];
+}
+
+static int64_t group_begin(const ot_plain_state *s, int g) {
+  return g > 0 ? s->batch->group_end[g - 1] : 0;
+}
+
+// n and f of a group. A group of which no row counts has none.
+static void count_group(const ot_plain_state *s, const routing *r, int g) {
   double *const shares = r->shares + g * r->E;
   memset(shares, 0, (size_t)r->E * sizeof *shares);
-  for (int64_t j = begin * r->k; j < end * r->k; j++)
-    shares[r->choices[j]] += 1 / (n * (double)r->k);
-  for (int64_t e = 0; s->batch->shares && e < r->E; e++) shares[e] = s->batch->shares[g * r->E + e];
-  for (int64_t row = begin; row < end; row++) {
+  r->counts[g] = 0;
+  for (int64_t row = group_begin(s, g); row < s->batch->group_end[g]; row++) {
+    if (!counts(s, row)) continue;
+    for (int64_t j = row * r->k; j < (row + 1) * r->k; j++) shares[r->choices[j]]++;
+    r->counts[g]++;
+  }
+  for (int64_t e = 0; e < r->E && r->counts[g] > 0; e++) {
+    shares[e] = s->batch->shares ? s->batch->shares[g * r->E + e]
+                                 : shares[e] / (double)(r->counts[g] * r->k);
+  }
+}
+
+// The part of a group in the losses.
+static void measure_group(ot_plain_state *s, const routing *r, int g) {
+  const double weight = s->batch->group_weight / (double)r->counts[g];
+  const double *const shares = r->shares + g * r->E;
+  for (int64_t row = group_begin(s, g); row < s->batch->group_end[g]; row++) {
+    if (!counts(s, row)) continue;
     const double all = log_sum(r->logits + row * r->E, r->E), sum = score_sum(r, row);
     s->router.z += weight * all * all;
     for (int64_t e = 0; e < r->E; e++) {
@@ -144,9 +165,8 @@ static void from_balance(const routing *r, int64_t row, const double *shares, do
 
 static void row_back(const ot_plain_state *s, const ot_plain_op *op, int64_t row, int g) {
   const routing *const r = op->settings;
-  const int64_t n = s->batch->group_end[g] - (g > 0 ? s->batch->group_end[g - 1] : 0);
-  const double weight = s->batch->group_weight / (double)n,
-               all = log_sum(r->logits + row * r->E, r->E);
+  const double all = log_sum(r->logits + row * r->E, r->E),
+               weight = counts(s, row) ? s->batch->group_weight / (double)r->counts[g] : 0;
   const double balance = ot_moe_aux_weight(s->model) * weight * (double)r->E;
   const double z = s->losses & OT_PLAIN_Z ? 2 * r->moe->z_coefficient * weight * all : 0;
   const bool soft = r->moe->score == OT_MOE_SOFTMAX;
@@ -169,11 +189,11 @@ static void route_back(ot_plain_state *s, const ot_plain_op *op) {
 }
 
 // Logits of softmax routers are those of a module of the type, logits of sigmoid routers float32
-// (transformers, DeepseekV3TopkRouter).
+// (transformers, DeepseekV3TopkRouter), except where every product is cast.
 ot_plain_value *OT_KERNEL(ot_plain_route)(ot_plain_state *s, ot_plain_value *u) {
   const ot_moe *const moe = &s->model->moe;
   ot_plain_value *const logits = OT_KERNEL(ot_plain_linear)(
-      s, u, (ot_plain_slice){.name = "router", .wide = moe->score == OT_MOE_SIGMOID});
+      s, u, (ot_plain_slice){.name = "router", .wide = moe->score == OT_MOE_SIGMOID && !s->cast});
   ot_plain_value *const gates = OT_KERNEL(ot_plain_make)(s, s->R, moe->experts_per_token);
   const ot_real *const bias =
       OT_KERNEL(ot_plain_find)(s, "router", "e_score_correction_bias").value;
@@ -187,7 +207,8 @@ ot_plain_value *OT_KERNEL(ot_plain_route)(ot_plain_state *s, ot_plain_value *u) 
       .scores = OT_KERNEL(ot_plain_reals)(s, s->R * E),
       .merits = OT_KERNEL(ot_plain_reals)(s, s->R * E),
       .choices = OT_KERNEL(ot_plain_take)(s, s->R * k * (int64_t)sizeof(int32_t)),
-      .shares = OT_KERNEL(ot_plain_take)(s, s->batch->num_groups * E * (int64_t)sizeof(double))};
+      .shares = OT_KERNEL(ot_plain_take)(s, s->batch->num_groups * E * (int64_t)sizeof(double)),
+      .counts = OT_KERNEL(ot_plain_take)(s, s->batch->num_groups * (int64_t)sizeof(int64_t))};
 #pragma omp parallel for num_threads(s->threads)
   for (int64_t row = 0; row < s->R; row++) {
     find_scores(&r, row);
@@ -199,7 +220,10 @@ ot_plain_value *OT_KERNEL(ot_plain_route)(ot_plain_state *s, ot_plain_value *u) 
     }
   }
   s->router = (ot_plain_router){.choices = r.choices, .merits = r.merits};
-  for (int g = 0; g < s->batch->num_groups; g++) measure_group(s, &r, g);
+  for (int g = 0; g < s->batch->num_groups; g++) {
+    count_group(s, &r, g);
+    measure_group(s, &r, g);
+  }
   OT_KERNEL(ot_plain_record)(s, (ot_plain_op){route_back, gates, {logits}, NULL}, &r, sizeof r);
   return gates;
 }

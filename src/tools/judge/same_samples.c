@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of two records: both lists of sequences are sorted by all that a sequence has, so that
-// equal lists are equal element by element, however the sequences were divided.
+// Samples of records: lists of sequences are sorted by all that a sequence has, so that equal lists
+// are equal element by element, however the sequences were divided.
 #include <string.h>
 
 #include "base/sort.h"
@@ -160,6 +160,34 @@ ot_status ot_same_samples_check(const ot_step_record *first, const ot_step_recor
   sample_list a = list_samples(first, scratch), b = list_samples(second, scratch);
   cancel(&a, &b);
   return a.count > 0 || b.count > 0 ? fail_sample(&a, &b, scratch) : OT_OK;
+}
+
+// ---- samples of one record ----
+
+// Lists the samples of a group of equal ones, less the one that comes first.
+static void add_group(const sample *group, int64_t count, ot_repeated_samples *out,
+                      ot_repeated_sample *list) {
+  int64_t earliest = group[0].first;
+  for (int64_t i = 1; i < count; i++)
+    earliest = group[i].first < earliest ? group[i].first : earliest;
+  for (int64_t i = 0; i < count; i++) {
+    if (group[i].first != earliest)
+      list[out->count++] = (ot_repeated_sample){group[i].first, earliest};
+  }
+}
+
+ot_repeated_samples ot_same_samples_repeated(const ot_step_record *record, int64_t least,
+                                             ot_arena *arena) {
+  const sample_list all = list_samples(record, arena);
+  ot_repeated_sample *const list = ot_arena_array(arena, all.count, sizeof *list);
+  ot_repeated_samples out = {.list = list};
+  for (int64_t i = 0, end; i < all.count; i = end) {
+    for (end = i + 1; end < all.count; end++) {
+      if (compare_samples(&all.list[i], &all.list[end], NULL) != 0) break;
+    }
+    if (all.list[i].count >= least) add_group(&all.list[i], end - i, &out, list);
+  }
+  return out;
 }
 
 // ---- the same division ----

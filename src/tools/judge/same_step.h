@@ -24,6 +24,20 @@ ot_status ot_same_step_fail(const char *format, ...) __attribute__((format(print
 ot_status ot_same_samples_check(const ot_step_record *first, const ot_step_record *second,
                                 ot_arena *scratch);
 
+// A sequence that is equal to an earlier one of the same record in all that a sequence has.
+typedef struct ot_repeated_sample {
+  int64_t row, earlier;  // first rows of both
+} ot_repeated_sample;
+
+typedef struct ot_repeated_samples {
+  int64_t count;
+  const ot_repeated_sample *list;  // [count]
+} ot_repeated_samples;
+
+// The repeated sequences of a record that have at least `least` rows, in `arena`.
+ot_repeated_samples ot_same_samples_repeated(const ot_step_record *record, int64_t least,
+                                             ot_arena *arena);
+
 // The record whose names of tensors the other one has, too: experts by themselves are found in
 // stacks, but not the other way round.
 const ot_recorded_step *ot_finer_names(const ot_recorded_step *first,

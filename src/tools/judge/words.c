@@ -134,6 +134,7 @@ const char *ot_words_of_factor(const ot_step_size *sizes, int count, double fact
   ot_step_size *const used = ot_arena_array(arena, count + 1, sizeof *used);
   int num_used = 0;
   product found;
+  if (is_near(1, factor, tolerance)) return NULL;
   for (int i = 0; i < count; i++) {
     if (sizes[i].size > 1) used[num_used++] = sizes[i];
   }
