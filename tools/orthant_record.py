@@ -57,7 +57,6 @@ class Recorder:
         if isinstance(config, dict): config = json.dumps(config)
         if self.rank == 0 and config is not None:
             with open(os.path.join(out, "config.json"), "w") as file: file.write(config)
-
     def _axes(self, mesh):  # adds axes to the mesh of the record; returns their names
         if not isinstance(mesh, dict):
             names = mesh.mesh_dim_names or [f"dim{i}" for i in range(mesh.ndim)]
@@ -68,7 +67,6 @@ class Recorder:
             if isinstance(v, int): inner, v = inner // v, (v, self.rank // (inner // v) % v)
             self.meta["mesh"][axis], self.meta["coordinates"][axis] = v
         return list(mesh)
-
     def _local(self, value, cut):  # what this rank has of a tensor, and its place
         place = {}
         if isinstance(value, DTensor):
@@ -86,17 +84,21 @@ class Recorder:
         key = f"{kind}/{name}" if micro is None else f"{kind}/{micro}.{name}"
         value, self.meta["tensors"][key] = self._local(value, cut)
         self.tensors[key] = value.detach().to("cpu", copy=True).contiguous()
-    def _parameters(self): return (x for m in self.models for x in m.named_parameters())
+    def _parameters(self):  # and buffers that files of weights have, such as biases of routers
+        for m in self.models:
+            yield from m.named_parameters()
+            kept = {id(x._buffers[n]) for x in m.modules() for n in
+                    set(x._buffers) - x._non_persistent_buffers_set}
+            yield from ((n, b) for n, b in m.named_buffers()
+                        if id(b) in kept and b.is_floating_point())
     def each(self, kind, get):
         """Records get(parameter) of all parameters of which it is not None."""
-        for n, p in self._parameters():
-            value = get(p)
+        for n, p, value in ((n, p, get(p)) for n, p in self._parameters()):
             for name, cut in self.names(n, p) if value is not None else []:
                 self.put(kind, name, value, cut)
     def _moments(self, state, end):
         for kind, key in ("m", "momentum_buffer"), ("m", "exp_avg"), ("v", "exp_avg_sq"):
             self.each(kind + end, lambda p: state[p].get(key) if p in state else None)
-
     def weights(self, optimizer=None):  # the optimizer from the second step on, for its moments
         self.each("weight", lambda p: p)
         self._moments(getattr(optimizer, "state", {}), "_before")
@@ -114,9 +116,9 @@ class Recorder:
         main = lambda p: p.grad if getattr(p, "main_grad", None) is None else p.main_grad
         self.each("grad", get or main)
     def scalar(self, **values):
-        for name, v in values.items():
+        for name, v in ((n, v) for n, v in values.items() if v is not None):
             v = v.full_tensor() if isinstance(v, DTensor) else v
-            if v is not None: self.meta["scalars"][name] = plain(float(v))
+            self.meta["scalars"][name] = plain(float(v))
     def activations(self, select=re.compile(r"(^|\.)(layers|h)\.\d+$").search):
         """Outputs, and their gradients, of the modules that `select` chooses by their names."""
         for n, m in ((clean(n), m) for x in self.models for n, m in x.named_modules()):
@@ -125,8 +127,7 @@ class Recorder:
     def _activation(self, name, out):
         out, micro = out[0] if isinstance(out, tuple) else out, self.micro
         self.put("act", name, out, micro=micro)
-        record = lambda grad: self.put("act_grad", name, grad, micro=micro)
-        if out.requires_grad: out.register_hook(record)
+        if out.requires_grad: out.register_hook(lambda g: self.put("act_grad", name, g, None, micro))
     def after(self, optimizer=None):
         self.each("after", lambda p: p)
         while hasattr(optimizer, "optimizer"): optimizer = optimizer.optimizer  # of accelerate
@@ -142,7 +143,6 @@ class Recorder:
             groups.append({"names": [hf for p in params for hf in names.get(p, [])],
                            "settings": {k: plain(v) for k, v in found if plain(v) is not None}})
         self.meta["optimizer"] = {"class": type(optimizer).__name__, "groups": groups}
-
     def close(self):
         for h in self.hooks: h.remove()
         save_file(self.tensors, self.path + ".safetensors")

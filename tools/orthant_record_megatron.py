@@ -2,7 +2,7 @@
 """Records a training step of Megatron-core with orthant_record.py; format: docs/record.md.
 
     meg = Megatron(model, optimizer, config)         # config of Hugging Face, a dict
-    rec = Recorder("step0", model, config, names=meg.names, mesh=meg.mesh)
+    rec = Recorder("step0", model, meg.config, names=meg.names, mesh=meg.mesh)
     meg.weights(rec)                                 # before the forward passes
     rec.batch(ids, labels=labels, shifted=True)      # each micro-batch: whole sequences
     rec.grads(meg.grad)                              # before optimizer.step()
@@ -11,8 +11,9 @@
     rec.close()
 
 Parameters that Megatron fuses or cuts become those of Hugging Face: queries, keys and values by
-groups, gate and up, the vocabulary without padding, experts, layers of pipeline chunks, and the
-ranges of parameters that the distributed optimizer has."""
+groups, gate and up, experts, layers of pipeline chunks, and the ranges of parameters that the
+distributed optimizer has. The padding of the vocabulary counts in Megatron's softmax, so that the
+model that is recorded has it: meg.config."""
 import functools, re
 import torch
 from megatron.core import parallel_state as ps
@@ -72,12 +73,17 @@ class Megatron:
         self.models = list(model) if isinstance(model, (list, tuple)) else [model]
         optimizers = getattr(optimizer, "chained_optimizers", [optimizer])
         self.optimizers = [o for o in optimizers if o is not None]
-        self.config, self.layer, self.owner = config, {}, {}
+        self.config, self.layer, self.owner = dict(config), {}, {}
         self.tp, self.etp, self.ep = map(axis, ("tensor_model", "expert_tensor", "expert_model"))
         self.mesh = {"tp": self.tp, "cp": axis("context"), "pp": axis("pipeline_model"),
                      "dp": axis("data")}
-        for m in (m for x in self.models for m in x.modules() if hasattr(m, "self_attention")):
-            self.layer.update((id(p), m.layer_number - 1) for p in m.parameters())
+        for n, p in (x for m in self.models for x in m.named_parameters()):
+            if n.endswith(("word_embeddings.weight", "output_layer.weight")):
+                self.config["vocab_size"] = len(p) * self.tp[0]
+        self.layers = [m for x in self.models for m in x.modules() if hasattr(m, "self_attention")]
+        for m in self.layers:
+            held = list(m.parameters()) + list(m.buffers())
+            self.layer.update((id(p), m.layer_number - 1) for p in held)
         index = "model_param_group_index_map"  # of the distributed optimizer
         self.sharded = any(hasattr(o, index) for o in self.optimizers)
         for o in self.optimizers:
@@ -100,14 +106,12 @@ class Megatron:
         if name.startswith("decoder.final_layernorm."):
             return [named("model.norm.weight", lambda v: v, along(None, self.tp))]
         tied = name.startswith("embedding.") or self.config.get("tie_word_embeddings")
-        rows, rank = self.config["vocab_size"], self.tp[1]
-        def view(v): return v[:max(0, min(len(v), rows - rank * len(v)))]  # others are padding
-        def place(shape, part):
-            return {"shape": [rows, shape[1]], "offset": [min(rows, rank * shape[0]), 0]}
-        return [named("model.embed_tokens.weight" if tied else "lm_head.weight", view, place)]
+        return [named("model.embed_tokens.weight" if tied else "lm_head.weight", lambda v: v,
+                      along(0, self.tp))]
 
     def _layer_names(self, prefix, name):
         name = name.replace("layer_norm_", "layer_norm.").replace("gate_weight", "gate.weight")
+        name = name.replace("expert_bias", "e_score_correction_bias")
         module, _, kind = name.rpartition(".")
         expert = EXPERT.fullmatch(name)
         if expert: return self._expert_names(prefix, expert)
@@ -176,6 +180,20 @@ class Megatron:
     def weights(self, rec):
         rec.weights()
         self._record_states(rec, "", "_before")
+
+    def activations(self, rec):
+        """Outputs of layers, by their numbers in the whole model, and the gradients of these."""
+        for m in self.layers:
+            ranks = self.tp if m.config.sequence_parallel else (1, 0)
+            record = functools.partial(self._activation, rec, f"model.layers.{m.layer_number - 1}",
+                                       lambda v, ranks=ranks: (v, along(0, ranks)(v.shape, v)))
+            rec.hooks.append(m.register_forward_hook(record))
+
+    def _activation(self, rec, name, cut, module, inputs, out):
+        out, micro = out[0] if isinstance(out, tuple) else out, rec.micro
+        rec.put("act", name, out, cut, micro)
+        if out.requires_grad:
+            out.register_hook(lambda grad: rec.put("act_grad", name, grad, cut, micro))
 
     def after(self, rec):
         rec.after()
