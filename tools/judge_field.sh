@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Real models of transformers, sound and with planted faults, before `orthant judge`, in an environment
-# that is made in build/judge-venv if it is not there (torch is some 700 MB).
-#   tools/judge_field.sh [--optional] [--seeds N] [--only WORD] [--sample N]     see tools/judge_field.py
+# Steps of real software, sound and with planted faults, before `orthant judge`, in an environment that
+# is made in build/judge-venv if it is not there (torch is some 700 MB).
+#   tools/judge_field.sh [--optional] [options]     options: tools/judge_field/run.py
 #   --optional   an environment that cannot be made is no error
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,12 +13,17 @@ if [ "${1:-}" = --optional ]; then
   shift
 fi
 
+# DeepSpeed and megatron-core are wanted, but not on every machine can they be installed.
 make_environment() {
   [ -x $environment/bin/python ] && return
+  local pip="$environment/bin/pip install --quiet"
   python3 -m venv $environment &&
-    $environment/bin/pip install --quiet torch==2.13.0 'transformers>=5.23,<6' safetensors && return
-  rm -rf $environment
-  return 1
+    $pip torch==2.13.0 'transformers>=5.23,<6' safetensors accelerate setuptools wheel || {
+    rm -rf $environment
+    return 1
+  }
+  DS_BUILD_OPS=0 $pip --no-build-isolation deepspeed==0.19.8 || true
+  $pip megatron-core==0.16.1 || true
 }
 
 if [ $optional = yes ]; then
@@ -29,4 +34,4 @@ if [ $optional = yes ]; then
 else
   make_environment
 fi
-exec $environment/bin/python tools/judge_field.py build/orthant "$@"
+exec $environment/bin/python tools/judge_field/run.py build/orthant "$@"
