@@ -299,7 +299,7 @@ static void find_unexplained(judging *j, int side) {
   } else if (other) {
     const double growth = growth_of(j, side);
     f->evidence = ot_arena_format(
-        j->arena, "%s; the other file agrees with the checkpoint%s", f->evidence,
+        j->arena, "%s; %s agrees with the checkpoint%s", f->evidence, j->file[1 - side].path,
         growth > grows ? ot_arena_format(j->arena,
                                          "; the difference grows by %.2g from the first "
                                          "half of the sequences to the second",
@@ -379,12 +379,21 @@ static ot_status open_model(judging *j) {
   return OT_OK;
 }
 
+static ot_status read_files(judging *j) {
+  for (int k = 0; k < 2; k++) {
+    const ot_logprob_file *const values = j->request->values[k];
+    if (values) j->file[k] = *values;
+    if (!values) OT_TRY(ot_logprob_file_read(j->request->path[k], j->arena, &j->file[k]));
+  }
+  return OT_OK;
+}
+
 ot_status ot_judge_logprobs(const ot_judge_logprobs_request *request, ot_arena *arena,
                             ot_judge_report *out) {
   judging *const j = ot_arena_take(arena, sizeof *j);
   *out = (ot_judge_report){.arena = arena, .verdict = OT_VERDICT_CLEAN};
   *j = (judging){.request = request, .arena = arena, .report = out};
-  for (int k = 0; k < 2; k++) OT_TRY(ot_logprob_file_read(request->path[k], arena, &j->file[k]));
+  OT_TRY(read_files(j));
   OT_TRY(ot_logprob_pair_build(&j->file[0], &j->file[1], arena, &j->pair));
   if (request->checkpoint) OT_TRY(open_model(j));
   out->step = ot_arena_format(

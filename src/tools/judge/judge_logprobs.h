@@ -5,12 +5,14 @@
 #pragma once
 
 #include "judge/judge.h"
+#include "judge/logprobs_read.h"
 
 typedef struct ot_judge_logprobs_request {
-  const char *path[2];     // files of logprobs_read.h; the first one is that of the sampler
-  const char *checkpoint;  // null: none
-  ot_judge_type type;      // of the computation; auto: float32 or bf16, as the values show
-  int64_t most_tokens;     // to compute again
+  const char *path[2];  // files of logprobs_read.h; the first one is that of the sampler
+  const ot_logprob_file *values[2];  // in place of a file, what it would hold; null: it is read
+  const char *checkpoint;            // null: none
+  ot_judge_type type;   // of the computation; auto: float32 or bf16, as the values show
+  int64_t most_tokens;  // to compute again
   int threads;
   void (*progress)(void *context, int done, int all);  // after each block; null: never
   void *context;

@@ -64,7 +64,7 @@ static void print_finding(const ot_judge_finding *f, int number, ot_text_builder
   if (f->advice) ot_text_appendf(out, "  try: %s\n", f->advice);
 }
 
-static void print_sensitivities(const ot_judge_report *r, ot_text_builder *out) {
+void ot_judge_report_put_sensitivity(const ot_judge_report *r, ot_text_builder *out) {
   if (r->num_sensitivities == 0) return;
   ot_text_put(out, "smallest fault that would have shown:");
   for (int i = 0; i < r->num_sensitivities; i++) {
@@ -88,7 +88,7 @@ void ot_judge_report_put_findings(const ot_judge_report *r, ot_text_builder *out
 }
 
 void ot_judge_report_put_verdict(const ot_judge_report *r, ot_text_builder *out) {
-  print_sensitivities(r, out);
+  ot_judge_report_put_sensitivity(r, out);
   ot_text_appendf(out, "verdict: %s", ot_verdict_name(r->verdict));
   if (r->open) ot_text_appendf(out, "; not decided: %s", r->open);
   ot_text_put(out, "\n");

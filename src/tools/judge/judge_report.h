@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/json_writer.h"
+#include "base/text_builder.h"
 #include "judge/verdict.h"
 
 // A part of the step: "gradient", and its comparison in words.
@@ -72,6 +73,11 @@ void ot_judge_add_figure(ot_judge_report *report, const char *name, double value
 // Appends `why` to what is open. Without findings the verdict becomes inconclusive.
 void ot_judge_leave_open(ot_judge_report *report, const char *why, ...)
     __attribute__((format(printf, 2, 3)));
+
+// Lines for this and other reports, each ended: what was compared; the smallest faults that would
+// have shown, if any are known.
+void ot_judge_report_put_parts(const ot_judge_report *report, ot_text_builder *out);
+void ot_judge_report_put_sensitivity(const ot_judge_report *report, ot_text_builder *out);
 
 // The report as lines, each ended; as one JSON document.
 const char *ot_judge_report_print(const ot_judge_report *report);

@@ -6,8 +6,7 @@
 #include "base/text_builder.h"
 #include "judge/judge_report.h"
 
-// Lines, each ended: what was compared; what was found; the sensitivity and the verdict.
-void ot_judge_report_put_parts(const ot_judge_report *report, ot_text_builder *out);
+// Lines, each ended: what was found; the sensitivity and the verdict.
 void ot_judge_report_put_findings(const ot_judge_report *report, ot_text_builder *out);
 void ot_judge_report_put_verdict(const ot_judge_report *report, ot_text_builder *out);
 
