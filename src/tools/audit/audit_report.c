@@ -23,6 +23,18 @@ ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char 
   return finding;
 }
 
+void ot_audit_find_judged(ot_audit_report *report, const ot_judge_finding *found,
+                          const char *where) {
+  ot_arena *const arena = report->arena;
+  const char *const axis = found->axis ? ot_arena_format(arena, "over %s: ", found->axis) : "";
+  const char *const factor =
+      found->factor ? ot_arena_format(arena, "factor %s: ", found->factor) : "";
+  ot_audit_find(report, ot_arena_format(arena, "%s", found->what),
+                found->tensors ? found->tensors : where,
+                found->advice ? ot_arena_format(arena, "%s", found->advice) : NULL, "%s%s%s", axis,
+                factor, found->evidence);
+}
+
 void ot_audit_inconclusive(ot_audit_report *report, const char *why, ...) {
   va_list arguments;
   va_start(arguments, why);

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "base/json_writer.h"
-#include "judge/verdict.h"
+#include "judge/judge_report.h"
 
 typedef struct ot_finding {
   const char *what;      // the cause, one word: "weights_differ"
@@ -33,6 +33,10 @@ typedef struct ot_audit_report {
 ot_finding *ot_audit_find(ot_audit_report *report, const char *what, const char *where,
                           const char *advice, const char *evidence, ...)
     __attribute__((format(printf, 5, 6)));
+
+// Adds what the judge found, copied: `where` is the place of a finding that names no tensors.
+void ot_audit_find_judged(ot_audit_report *report, const ot_judge_finding *found,
+                          const char *where);
 
 // Notes that something could not be checked: `why`, formatted, is appended to the summary. Without
 // findings the verdict becomes inconclusive.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model runtime in one mode, its batch and its logits.
+// A model runtime in one mode, its batch and its results.
 #include "audit/probe.h"
 
 #include <stdlib.h>
@@ -77,13 +77,26 @@ static ot_status decode(ot_runtime *probe, const ot_micro_batch *rows, double *l
   return OT_OK;
 }
 
-ot_status ot_probe_ask(ot_runtime *probe, const ot_micro_batch *rows, double *logits) {
-  if (shape_of(probe)->mode == OT_MODE_DECODE) return decode(probe, rows, logits);
+static void load_rows(ot_runtime *probe, const ot_micro_batch *rows) {
   load(probe, OT_BATCH_TOKENS, rows->tokens);
   load(probe, OT_BATCH_POSITIONS, rows->positions);
   load(probe, OT_BATCH_DOC_STARTS, rows->doc_starts);
   load(probe, OT_BATCH_SAMPLE_IDS, rows->sample_ids);
+}
+
+ot_status ot_probe_ask(ot_runtime *probe, const ot_micro_batch *rows, double *logits) {
+  if (shape_of(probe)->mode == OT_MODE_DECODE) return decode(probe, rows, logits);
+  load_rows(probe, rows);
   ot_executor_set_scalar(ot_runtime_executor(probe), OT_SCALAR_INVERSE_SEQUENCES,
                          1.0 / (double)rows->B);
   return run(probe, rows->B * rows->T, logits);
+}
+
+ot_status ot_probe_score(ot_runtime *probe, const ot_micro_batch *rows, double *logprobs) {
+  const int64_t bytes = rows->B * rows->T * (int64_t)sizeof *logprobs;
+  load_rows(probe, rows);
+  load(probe, OT_BATCH_TARGETS, rows->targets);
+  OT_TRY(ot_runtime_run(probe, OT_MODE_SCORE, 0));
+  ot_runtime_read_result(probe, OT_MODE_SCORE, OT_RESULT_LOGPROBS, logprobs, bytes);
+  return OT_OK;
 }

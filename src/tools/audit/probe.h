@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model on one rank that returns logits: of whole sequences, as in training, or token by token
-// with a key-value cache, as in inference. Audits compare the logits of one input on two paths, or
-// of inputs whose difference must not matter.
+// with a key-value cache, as in inference; or the log-probabilities of targets alone, for which no
+// logits are kept. Audits compare the logits of one input on two paths, or of inputs whose
+// difference must not matter.
 #pragma once
 
 #include "data/micro_batch.h"
@@ -9,7 +10,7 @@
 
 typedef struct ot_probe_request {
   const ot_model *model;  // with `files` only the vocabulary is used
-  ot_mode mode;           // OT_MODE_LOGITS, or OT_MODE_DECODE of one sequence
+  ot_mode mode;           // OT_MODE_LOGITS, OT_MODE_SCORE, or OT_MODE_DECODE of one sequence
   int64_t sequences;      // per forward
   int64_t tokens;         // per sequence; at most when decoding
   ot_dtype compute;       // OT_F32 or OT_F64
@@ -26,3 +27,8 @@ ot_status ot_probe_create(const ot_probe_request *request, ot_runtime **out);
 //   rows    [sequences, tokens] of the request, or fewer tokens to decode
 //   logits  [sequences * tokens, V]
 ot_status ot_probe_ask(ot_runtime *probe, const ot_micro_batch *rows, double *logits);
+
+// ln p of the target of each token, 0 without one; for OT_MODE_SCORE.
+//   rows      [sequences, tokens] of the request
+//   logprobs  [sequences * tokens]
+ot_status ot_probe_score(ot_runtime *probe, const ot_micro_batch *rows, double *logprobs);

@@ -87,18 +87,9 @@ static ot_status compute_recorded(ot_step_audit *a, const char *folder, bool *re
 
 // ---- the verdict ----
 
-static void add_finding(ot_step_audit *a, const ot_judge_finding *f) {
-  ot_arena *const arena = a->report->arena;
-  const char *const axis = f->axis ? ot_arena_format(arena, "over %s: ", f->axis) : "";
-  const char *const factor = f->factor ? ot_arena_format(arena, "factor %s: ", f->factor) : "";
-  ot_audit_find(a->report, ot_arena_format(arena, "%s", f->what),
-                f->tensors ? f->tensors : "the step",
-                f->advice ? ot_arena_format(arena, "%s", f->advice) : NULL, "%s%s%s", axis, factor,
-                f->evidence);
-}
-
 static void carry(ot_step_audit *a, const ot_judge_report *r) {
-  for (int i = 0; i < r->num_findings; i++) add_finding(a, &r->findings[i]);
+  for (int i = 0; i < r->num_findings; i++)
+    ot_audit_find_judged(a->report, &r->findings[i], "the step");
   for (int i = 0; i < r->num_tensors; i++)
     a->gradient_error = ot_larger(a->gradient_error, r->tensors[i].ratio);
   a->gradients = r->num_tensors;
