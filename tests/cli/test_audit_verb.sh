@@ -74,6 +74,39 @@ expect 0 "overlap: inconclusive" taskset -c "$first" "$orthant" audit overlap ru
 [ "$(grep -c '"audit_findings/ranks":0' a/metrics.jsonl)" = 2 ] || fail "a run was not audited"
 expect 0 "after steps 4 to 6" "$orthant" audit ranks a --ranks 2 --set parallel.tp=1 --set parallel.pp=2
 expect 0 "after steps 4 to 5" "$orthant" audit ranks a/checkpoints/step-00000004 --ranks 2 --steps 1
+
+# Log-probabilities by other software: those of the same weights, of others, and what is refused.
+printf '%s\n' '{"text":"static ot_status check_"}' '{"context":"for (int","continuation":" i = 0; i < n"}' >lines.jsonl
+"$orthant" score a lines.jsonl >scores.jsonl
+expect 0 "drift: clean" "$orthant" audit drift a --set parallel.tp=1 --against scores.jsonl
+"$orthant" audit drift a --against scores.jsonl --ranks 2 --json >against.json
+holds against.json '"verdict":"clean".*"figures":\{"against":"scores.jsonl","tokens":35,"sequences":2,"rms_nats":'
+expect 1 "finding 1: other_weights  scores.jsonl" "$orthant" audit drift run.yaml --against scores.jsonl
+expect 2 "audit ranks: --against is for drift" "$orthant" audit ranks a --against scores.jsonl
+expect 2 "the text has 23 tokens; allowed: up to data.sequence_length=16" \
+  "$orthant" audit drift run.yaml --set data.sequence_length=16 --against scores.jsonl
+expect 3 "absent.jsonl" "$orthant" audit drift run.yaml --against absent.jsonl
+# Files of transformers, in the form of vLLM, against a run from the same weights (tests/fixtures/judge/make_logprobs.py).
+fixtures=$source_dir/tests/fixtures/judge/logprobs
+python3 -c 'import struct; open("tokens.bin", "wb").write(
+  struct.pack("<256i", 20240520, 1, 900, *[0] * 253) + struct.pack("<900H", *[i * i % 96 for i in range(900)]))'
+cat >hf.yaml <<YAML
+model: $fixtures/config.json
+init: $fixtures
+data: {train: tokens.bin, sequence_length: 64}
+batch: {global_batch_size: 1, micro_batch_size: 1}
+steps: 1
+threads: 1
+YAML
+for compute in fp32 bf16; do
+  against() { expect "$1" "$2" "$orthant" audit drift hf.yaml --set precision.compute=$compute --against "$fixtures/$3.jsonl"; }
+  against 0 "against the training forward in $compute" vllm_fp32
+  against 0 "own error in bf16" bf16
+  against 1 "factor top-p 0.9" vllm_top_p
+  against 1 "finding 1: padding_attended" padded
+  against 1 "the training forward in $compute agrees with the checkpoint" stale
+done
+
 "$orthant" convert a hf >/dev/null 2>&1
 expect 2 "it is not a checkpoint of a run" "$orthant" audit ranks hf --ranks 2
 echo "all passed"

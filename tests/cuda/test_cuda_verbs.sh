@@ -87,6 +87,10 @@ for device in cpu cuda; do on_gpu audit drift model --device $device >$device.dr
 grep -q '^drift: clean' cuda.drift || fail "drift: $(cat cuda.drift)"
 ! cmp -s cpu.drift cuda.drift || fail "drift has the figures of the CPU: not on the GPU"
 on_gpu audit drift model --set device=cuda | cmp - cuda.drift || fail "--device is not the key device"
+printf '%s\n' '{"text": "Licensed"}' '{"text": "Version"}' >short.jsonl
+"$orthant" score model short.jsonl --device cpu >short.scores
+on_gpu audit drift model --device cuda --against short.scores >out || fail "drift against the CPU: $(cat out)"
+grep -q '^drift: clean' out || fail "drift against the CPU: $(cat out)"
 "$orthant" audit drift run.yaml --set device=cuda --device cpu >out || fail "--device does not override: $(cat out)"
 # Ranks that share the GPU, and a GPU each: every weight moves, on each axis that splits weights or sums.
 for mesh in dp_replicate=2 tp=2 pp=2; do

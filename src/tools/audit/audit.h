@@ -12,6 +12,7 @@ typedef struct ot_audit_request {
   uint64_t seed;           // causality, precision: of the random tokens, positions and elements
   int trials;              // causality: of each kind [16]
   int64_t tokens;          // drift: of a sequence, at most [128]
+  const char *against;     // drift: log-probabilities by other software (drift_against.h), or null
   int64_t planned_ranks;   // precision: data-parallel size of the planned run [that of this run]
   int steps;               // ranks: steps to compare after [2]; overlap: steps to measure [5]
   const char *checkpoint;  // step: checkpoint that the trainer has just resumed from, or null

@@ -12,10 +12,12 @@
 // first in float32 (float64 if the run computes in it), where a semantic difference exceeds
 // rounding; then, if weights are stored in fewer bits, in the run's own dtypes, where only the size
 // of the difference is judged. Low precision alone would hide what float32 shows.
+// `--against` adds the values of other software (drift_against.h).
 #include <math.h>
 #include <stdlib.h>
 
 #include "audit/audit.h"
+#include "audit/drift_against.h"
 #include "audit/layout_probe.h"
 #include "audit/probe.h"
 #include "audit/serving_probe.h"
@@ -42,6 +44,9 @@ typedef struct drift_audit {
   ot_dtype compute, storage;  // of the current comparison
   int64_t layout_tokens;      // 0: one rank
   double *layout;             // [layout_tokens] -ln p of targets on the layout of the run
+  ot_heap heap;               // of the values to compare with
+  ot_logprob_file against;    // on the leader: these, if asked for
+  bool described;             // exported files describe the model
   ot_text_builder table;
 } drift_audit;
 
@@ -403,7 +408,8 @@ static ot_status check_export(drift_audit *d, const char *files) {
   OT_TRY(compute_answer(d, &(question){OT_MODE_LOGITS, &d->run->model, &d->rows, files}, d->other));
   const ot_drift_figures f = compare(d, d->tokens);
   note(d, "exported", &f);
-  if (f.max == 0) return OT_OK;
+  d->described = f.max == 0;
+  if (d->described) return OT_OK;
   find(d, "export", "the model written as Hugging Face files and read back",
        "compare the tensors of the two, and the keys of config.json", &f);
   return OT_OK;
@@ -461,6 +467,14 @@ static ot_status run_checks(drift_audit *d, const char *exported) {
   return d->run->precision.params != d->storage ? check_narrow(d) : OT_OK;
 }
 
+static ot_status compare_against(const drift_audit *d, const char *exported) {
+  const ot_drift_against request = {.run = d->run,
+                                    .file = &d->against,
+                                    .weights = d->whole,
+                                    .reference = d->described ? exported : NULL};
+  return d->request->against ? ot_drift_against_compare(&request, d->report) : OT_OK;
+}
+
 static ot_status lead(drift_audit *d, const char *exported) {
   double *const logits = malloc(2 * (size_t)(d->tokens * d->vocab) * sizeof *logits);
   OT_CHECK(logits, OT_ENVIRONMENT, "out of memory for the logits of %lld tokens",
@@ -476,7 +490,7 @@ static ot_status lead(drift_audit *d, const char *exported) {
   if (d->rows.num_targets == 0) {
     ot_audit_inconclusive(d->report, "no token has a target whose probability could be compared");
   }
-  return OT_OK;
+  return compare_against(d, exported);
 }
 
 static ot_status run_with_files(drift_audit *d) {
@@ -490,6 +504,17 @@ static ot_status run_with_files(drift_audit *d) {
   }
   if (ot_world_is_leader(d->world)) ot_disk_remove(folder);
   return ot_world_agree(d->world, status);
+}
+
+// A faulty file ends the audit before it computes anything.
+static ot_status read_against(drift_audit *d) {
+  const char *const path = d->request->against;
+  ot_arena arena = ot_heap_arena_create(&d->heap);
+  if (!path) return OT_OK;
+  ot_world_set_timeout(d->world, 0);  // the other ranks wait for the judge
+  const bool leads = ot_world_is_leader(d->world);
+  return ot_world_agree(d->world,
+                        leads ? ot_drift_against_read(path, d->run, &arena, &d->against) : OT_OK);
 }
 
 static ot_status create_whole(drift_audit *d) {
@@ -510,12 +535,14 @@ ot_status ot_audit_drift(const ot_audit_request *request, ot_arena *arena,
                    .vocab = run->model.vocab_size,
                    .table = {.arena = arena}};
   d.compute = d.storage = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
-  ot_status status = ot_world_agree(d.world, read_text(&d));
+  ot_status status = read_against(&d);
+  if (status == OT_OK) status = ot_world_agree(d.world, read_text(&d));
   d.tokens = d.rows.T;
   if (status == OT_OK) status = create_whole(&d);
   if (status == OT_OK) status = compute_layout(&d);
   if (status == OT_OK) status = run_with_files(&d);
   ot_runtime_destroy(&d.whole);
   ot_micro_batch_release(&d.rows);
+  ot_heap_release(&d.heap);
   return status;
 }

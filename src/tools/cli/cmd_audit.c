@@ -62,6 +62,14 @@ static ot_status find_audit(auditing *a) {
   return OT_OK;
 }
 
+static ot_status check_against(const ot_options *options) {
+  const char *const name = ot_options_argument(options, 0);
+  const bool fits = ot_text_equal(name, "drift") || ot_text_equal(name, "all");
+  OT_CHECK(fits || !ot_options_text(options, "against"), OT_USAGE,
+           "audit %s: --against is for drift", name);
+  return OT_OK;
+}
+
 // The settings of the run that wrote a checkpoint.
 static ot_status read_checkpoint(auditing *a, const char *path, const char **text) {
   static const ot_checkpoint_search headers = {.hashes = OT_CHECKPOINT_HASH_HEADERS};
@@ -177,6 +185,7 @@ static ot_status audit_team(auditing *a, ot_world *world) {
       .trainer = trainer,
       .seed = (uint64_t)a->config.run.seed,
       .trials = (int)ot_options_integer(a->options, "trials"),
+      .against = ot_options_text(a->options, "against"),
       .planned_ranks = ot_options_integer(a->options, "planned-ranks"),
       .steps = limited ? (int)ot_options_integer(a->options, "steps") : 0,
       .checkpoint = a->checkpoint ? path : NULL};
@@ -249,6 +258,7 @@ static void print_json(const auditing *a) {
 
 static ot_status audit(auditing *a) {
   OT_TRY(find_audit(a));
+  OT_TRY(check_against(a->options));
   OT_TRY(audit_settings(a));
   const ot_ranks_verb verb = {prepare, audit_rank, a};
   if (a->num_reports == 0) OT_TRY(ot_ranks_run(a->options, &verb));
@@ -266,6 +276,7 @@ static ot_status audit(auditing *a) {
 // Such a run has no training data, so it shares no more than its settings with the others.
 static ot_status audit_rl(auditing *a) {
   const bool limited = ot_options_given(a->options, "steps");
+  OT_TRY(check_against(a->options));
   OT_TRY(load_settings(a));
   OT_TRY(ot_run_options_check_init(&a->config, a->arena));
   ot_output_notes(&a->config.notes);
@@ -290,6 +301,8 @@ static const ot_option rows[] = {
     {"device", OT_OPTION_CHOICE, "auto|cpu|cuda", .help = "what computes, in place of the run's"},
     {"planned-ranks", OT_OPTION_INTEGER, "N", "0", 0, 1 << 20,
      .help = "precision: ranks of the planned gradient reduction; 0: those of the run"},
+    {"against", OT_OPTION_PATH, "FILE",
+     .help = "drift: log-probabilities of the model by other software, as for judge logprobs"},
     {"trials", OT_OPTION_INTEGER, "N", "0", 0, 4096, .help = "causality: of each kind; 0: 16"},
     {"steps", OT_OPTION_INTEGER, "N", NULL, 1, 1000,
      .help = "training steps to audit; ranks: 2, overlap and coordinates: 5, rl: 6"},
@@ -307,7 +320,8 @@ const ot_verb ot_verb_audit = {
         "precision  gradient reductions over micro-batches and ranks are unbiased in the planned\n"
         "           formats; moments, updates and epsilon are representable in theirs\n"
         "drift      the training forward pass agrees with decoding token by token, with other\n"
-        "           lengths and batches, with the exported model and with the ranks of the run\n"
+        "           lengths and batches, with the exported model and with the ranks of the run;\n"
+        "           --against: an inference server or another trainer agrees with it, too\n"
         "step       a training step agrees with an independent computation of its batches, loss,\n"
         "           gradients, norm and update; for a checkpoint, also its initial state\n"
         "ranks      replicas have the same bits on all ranks: weights, gradients, optimizer\n"
@@ -326,6 +340,7 @@ const ot_verb ot_verb_audit = {
         "  orthant audit ranks run.yaml --ranks 4\n"
         "  mpirun -n 8 orthant audit overlap run.yaml --set parallel.zero=3\n"
         "  orthant audit precision run.yaml --planned-ranks 1024\n"
+        "  orthant audit drift runs/run --against vllm.jsonl\n"
         "  orthant audit all runs/run --ranks 2 --json",
     .options = rows,
     .num_options = OT_COUNT(rows),
