@@ -3,7 +3,7 @@
 """Records steps of real software, sound and with planted faults, has `orthant judge` judge each, and prints
 what was found:  run.py ORTHANT [--trials NAMES] [--only WORDS] [--sample N] [--keep DIR]
   --trials NAMES  of the modules single, torch_ranks, huggingface_ranks, deepspeed_ranks, megatron_ranks
-  --only WORDS    cases whose names have all these words, such as "tp qwen3 sound"
+  --only WORDS    cases whose names have all these words, and none with "-" before it: "tp qwen3 -sound"
   --sample N      every Nth fault, and a quarter of the sound steps
 
 Exit code 1 if a sound step has a finding, or fewer than 95 % of the faults have one, or fewer than 90 % the
@@ -167,7 +167,8 @@ def chosen(a, module, listed):
     groups = collections.defaultdict(list)
     for i, case in enumerate(module.CASES):
         kind = "sound" if case.fault == "sound" else "fault"
-        if not all(word in case.name.split() for word in a.only.split()):
+        words = case.name.split()
+        if any((word.lstrip("-") in words) == word.startswith("-") for word in a.only.split()):
             continue
         listed[kind] += 1
         if listed[kind] % every[kind] == 0:

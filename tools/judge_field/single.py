@@ -43,6 +43,8 @@ def applies(family, type_, fault):
         return fault == "epsilon" and type_ == "float32"
     if family in ("gemma2", "gemma3", "gpt2") and fault == "theta":
         return False
+    if fault in ("decay", "bias_step") and type_ == "bfloat16":  # below the rounding of weights
+        return False
     return fault not in SMALL or type_ == "float32"
 
 

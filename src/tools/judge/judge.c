@@ -226,8 +226,8 @@ void ot_judge_explain_loss(ot_judging *j) {
 
 // ---- autocast ----
 
-static bool is_far(const ot_judging *j, double far) {
-  return ot_evidence_typical_ratio(&j->evidence, j->arena) > far;
+static bool is_far(const ot_judging *j, const ot_evidence *e, double far) {
+  return ot_evidence_typical_ratio(e, j->arena) > far;
 }
 
 // Float32 weights do not say whether matrix products were made in bf16. If they were, all gradients
@@ -236,7 +236,7 @@ static bool is_far(const ot_judging *j, double far) {
 static bool try_autocast(ot_judging *j) {
   static const double far = 100;
   const bool open = j->request->type == OT_JUDGE_AUTO && j->type == OT_PLAIN_F32;
-  if (!open || !is_far(j, far) || ot_judge_explains_errors(j)) return false;
+  if (!open || !is_far(j, &j->evidence, far) || ot_judge_explains_errors(j)) return false;
   j->type = OT_PLAIN_AUTOCAST;
   j->base = OT_PLAIN_F32;
   return true;
@@ -254,9 +254,10 @@ static ot_status find_setting_in_float(ot_judging *as_autocast, ot_judging *as_f
 // that rounding says that there were none.
 static bool fits_autocast(ot_judging *j) {
   static const double exact = 0.05;
-  if (!is_far(j, OT_RATIO_FINE)) return true;
-  for (int t = 0; t < j->evidence.num_tensors; t++) {
-    const double ratio = ot_evidence_ratio(&j->evidence, &j->evidence.tensors[t]);
+  const ot_evidence right = ot_judge_right_copies(j);
+  if (!is_far(j, &right, OT_RATIO_FINE)) return true;
+  for (int t = 0; t < right.num_tensors; t++) {
+    const double ratio = ot_evidence_ratio(&right, &right.tensors[t]);
     if (ratio > 0 && ratio < exact) return false;
   }
   return ot_judge_explains_errors(j);

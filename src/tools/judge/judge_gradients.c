@@ -37,7 +37,7 @@ typedef enum copy_fault {
   COPIES_DIFFER,     // neither is
 } copy_fault;
 
-static copy_fault judge_copies(ot_judging *j, int t) {
+static copy_fault judge_copies(const ot_judging *j, int t) {
   if (j->copies[t].differing == 0) return COPIES_AGREE;
   const double own = ot_evidence_ratio(&j->evidence, &j->evidence.tensors[t]);
   const double sum = ot_evidence_ratio(&j->sums, &j->sums.tensors[t]);
@@ -51,6 +51,16 @@ static copy_fault judge_copies(ot_judging *j, int t) {
 static void use_right_copies(ot_judging *j, int t, copy_fault fault) {
   if (fault == COPIES_LACK_SUM) j->evidence.tensors[t] = j->sums.tensors[t];
   if (fault == COPIES_LACK_MEAN) j->evidence.tensors[t] = j->means.tensors[t];
+}
+
+ot_evidence ot_judge_right_copies(const ot_judging *j) {
+  ot_judging right = *j;
+  const int64_t count = j->evidence.num_tensors;
+  right.evidence.tensors = ot_arena_array(j->arena, count + 1, sizeof *right.evidence.tensors);
+  memcpy(right.evidence.tensors, j->evidence.tensors,
+         (size_t)count * sizeof *right.evidence.tensors);
+  for (int t = 0; t < count; t++) use_right_copies(&right, t, judge_copies(j, t));
+  return right.evidence;
 }
 
 static const char *copies_in_words(const ot_judging *j, copy_fault fault, uint32_t axes,
@@ -261,7 +271,8 @@ void ot_judging_clear_inert(const ot_judging *j, ot_evidence *e) {
 
 bool ot_judge_explains_errors(ot_judging *j) {
   ot_judging_clear_inert(j, &j->evidence);
-  const ot_attributions found = ot_attribute_errors(&j->evidence, j->hypotheses);
+  const ot_evidence right = ot_judge_right_copies(j);
+  const ot_attributions found = ot_attribute_errors(&right, j->hypotheses);
   for (int i = 0; i < found.count; i++) {
     if (found.list[i].kind == OT_UNEXPLAINED) return false;
   }

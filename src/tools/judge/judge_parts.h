@@ -157,6 +157,9 @@ bool ot_judging_add_consequence(ot_judging *judging, const char *axes, const cha
 // Computes the step again once, in the types that the judgings have.
 ot_status ot_judge_measure(ot_judged_pass *pass);
 
+// The evidence on gradients in which copies that lack their sum or mean over ranks have it.
+ot_evidence ot_judge_right_copies(const ot_judging *judging);
+
 // Whether hypotheses and factors explain all errors of the gradients that were measured.
 bool ot_judge_explains_errors(ot_judging *judging);
 
