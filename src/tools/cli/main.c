@@ -14,31 +14,9 @@
 #include "host/library_settings.h"
 #include "host/stacks.h"
 
-static const ot_verb *const verbs[] = {
-    &ot_verb_plan,
-    &ot_verb_train,
-    &ot_verb_audit,
-    &ot_verb_judge,
-    &ot_verb_report,
-    &ot_verb_ledger,
-    &ot_verb_checkpoint,
-    &ot_verb_tokenize,
-    &ot_verb_data,
-    &ot_verb_sample,
-    &ot_verb_score,
-    &ot_verb_serve,
-    &ot_verb_rl,
-    &ot_verb_distill,
-    &ot_verb_convert,
-    &ot_verb_schedule,
-    &ot_verb_simulate,
-    &ot_verb_config,
-    &ot_verb_presets,
-    &ot_verb_bench,
-    &ot_verb_doctor,
-    &ot_verb_completion,
-    NULL,
-};
+#define ADDRESS_OF(name) &ot_verb_##name,
+static const ot_verb *const verbs[] = {OT_EACH_VERB(ADDRESS_OF) NULL};
+#undef ADDRESS_OF
 
 static const char examples[] =
     "examples:\n"
