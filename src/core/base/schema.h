@@ -66,6 +66,7 @@ typedef struct ot_key {
   uint32_t variants;      // which variants have this key, for ot_schema.has; 0 = all
   const char *after;      // of keys that variants add: the table's key before it, of a name that it
                           // has once; null: the last
+  bool local;             // names files or a machine, which have no meaning elsewhere
   const char *help;       // one line, no full stop
 } ot_key;
 

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cli/installed.h"
+#include "describe/run_keys.h"
 #include "files/disk.h"
 #include "files/tree_file.h"
 #include "software/megatron.h"
@@ -53,12 +54,16 @@ ot_status ot_plan_compare_read(const ot_options *options, ot_arena *arena,
 
 // ---- the page ----
 
+static bool is_local(const char *name) {
+  const ot_key *const key = ot_schema_find(&ot_run_schema, 0, name);
+  return key && key->local;
+}
+
 static const char *run_text(const ot_config *config, ot_arena *arena) {
-  static const char files[] = "data|init|output|checkpoint|cluster|evaluate|distill";
   ot_json_writer w = ot_json_begin(arena, 0);
   ot_json_object(&w, NULL);
   for (const ot_node *n = config->settings->first; n; n = n->next) {
-    if (!ot_choice_matches(files, n->key)) ot_node_write_json(n, n->key, &w);
+    if (!is_local(n->key)) ot_node_write_json(n, n->key, &w);
   }
   ot_json_object(&w, "data");
   ot_json_integer(&w, "sequence_length", config->run.data.sequence_length);
