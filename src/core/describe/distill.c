@@ -6,6 +6,8 @@
 #include "describe/run.h"
 #include "describe/run_keys.h"
 
+bool ot_run_has_teacher(const ot_run *run) { return run->distill.objective != OT_DISTILL_NONE; }
+
 bool ot_run_has_live_teacher(const ot_run *run) {
   return ot_run_weighted_targets(run) > 0 && run->distill.from == OT_DISTILL_LIVE;
 }
@@ -57,7 +59,7 @@ int64_t ot_run_weighted_targets(const ot_run *run) {
 ot_status ot_distill_check(const ot_run *run) {
   const ot_run_distill *const d = &run->distill;
   const bool reverse = d->objective == OT_DISTILL_REVERSE_KL;
-  if (d->objective == OT_DISTILL_NONE) return OT_OK;
+  if (!ot_run_has_teacher(run)) return OT_OK;
   const bool answers = d->from != OT_DISTILL_STORE;
   OT_CHECK(!reverse || answers, OT_USAGE,
            "distill: objective=reverse_kl needs from=live or server: the teacher judges text of "

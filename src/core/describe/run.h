@@ -307,6 +307,9 @@ void ot_run_set_teacher_ranks(ot_run *run, int ranks);
 ot_status ot_run_check_teacher_ranks(const ot_run *run, ot_status failure, int count,
                                      const char *unit, const char *option);
 
+// Whether the run learns from a teacher, wherever its answers come from.
+bool ot_run_has_teacher(const ot_run *run);
+
 // Whether the run learns from a teacher that runs in its job, or also from one that a server runs;
 // neither if the answers are stored. `run` may be null.
 bool ot_run_has_live_teacher(const ot_run *run);

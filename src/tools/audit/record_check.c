@@ -48,7 +48,7 @@ static const char *reason_against(const ot_step_audit *a) {
     bool holds;
     const char *why;
   } rows[] = {
-      {a->run->distill.objective != OT_DISTILL_NONE, "a teacher's targets are not recorded"},
+      {ot_run_has_teacher(a->run), "a teacher's targets are not recorded"},
       {dropout > 0, "dropout is not computed again"},
       {ot_parametrization_scales(&a->run->parametrization), "factors of mup are not recorded"},
       {!wide, "gradients are rounded to fewer bits than they are computed in"},

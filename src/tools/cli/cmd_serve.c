@@ -92,8 +92,8 @@ static ot_status read_taught(serving *s) {
   if (!wanted.path) return OT_OK;
   OT_TRY(ot_config_load(&wanted, s->arena, &s->taught));
   ot_run *const run = &s->taught.run;
-  OT_CHECK(run->distill.objective != OT_DISTILL_NONE, OT_USAGE,
-           "--teach: distill.objective is none (%s)", wanted.path);
+  OT_CHECK(ot_run_has_teacher(run), OT_USAGE, "--teach: distill.objective is none (%s)",
+           wanted.path);
   run->distill.from = OT_DISTILL_LIVE;
   run->distill.teacher = s->model.files.path;
   run->device = (ot_run_device)ot_options_choice(s->options, "device");
