@@ -60,7 +60,7 @@ static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *sc
     const int size = ot_group_ranks(mesh, (ot_group_kind)kind, kv_heads, rank, ranks);
     p->shape[kind] = (ot_group_shape){
         .size = size, .first = ranks[0], .stride = size > 1 ? ranks[1] - ranks[0] : 1};
-    if (p->key.crosses) p->shape[kind].in_pool = count_in_pool(e, &p->key, ranks, size);
+    if (p->key.crosses) p->shape[kind].near = count_in_pool(e, &p->key, ranks, size);
   }
 }
 

@@ -65,7 +65,7 @@ ot_group_shape ot_pool_shape(const ot_estimator *e, const ot_candidate *c, ot_gr
   const int apart = c->tp * c->cp * ot_pool_replicas(&e->job, c, e->pool);
   if (c->crosses != OT_CROSSES_DP || shape.size <= 1) return shape;
   const int reach = (apart - shape.first % apart + shape.stride - 1) / shape.stride;
-  shape.in_pool = (int)ot_smaller_whole(reach, shape.size);
+  shape.near = (int)ot_smaller_whole(reach, shape.size);
   return shape;
 }
 

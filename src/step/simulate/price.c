@@ -134,7 +134,7 @@ ot_status ot_price_collective(const ot_simulation *simulation, const ot_collecti
   const double n = shape->size, others = (n - 1) / n, whole = collective->bytes;
   *price = (ot_price){0};
   if (shape->size <= 1) return OT_OK;
-  const bool beyond = shape->in_pool > 0 && shape->in_pool < shape->size;
+  const bool beyond = shape->near > 0 && shape->near < shape->size;
   const int last = beyond ? simulation->cluster->num_devices - 1
                           : shape->first + shape->stride * (shape->size - 1);
   const ot_link_level *level = NULL;

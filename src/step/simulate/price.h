@@ -31,11 +31,10 @@ ot_simulation ot_simulation_of(const ot_cluster *cluster, const ot_kernel_style 
 
 // `size` ranks first, first + stride, ...
 typedef struct ot_group_shape {
-  int size;     // 1 = single rank; 0 = no such group
-  int first;    // world rank
-  int stride;   // >= 1 if size > 1
-  int in_pool;  // of these, the ranks that all but the outermost links join (ot_cluster_pool); 0:
-                // as their places say
+  int size;    // 1 = single rank; 0 = no such group
+  int first;   // world rank
+  int stride;  // >= 1 if size > 1
+  int near;    // of these, the ranks that all but the outermost links join; 0: as their places say
 } ot_group_shape;
 
 // Cost of a task: on the device or link, and on the host to start it.

@@ -32,7 +32,7 @@ static double rate_of(const ot_link_level *level, double members, double places)
 // Members of the group among `size` devices: at least the rank itself.
 static double members_in(const ot_group_shape *shape, int size) {
   const int members = size / shape->stride;
-  const int most = shape->in_pool > 0 ? shape->in_pool : shape->size;
+  const int most = shape->near > 0 ? shape->near : shape->size;
   return members < 1 ? 1 : ot_smaller(members, most);
 }
 
