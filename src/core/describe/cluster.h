@@ -209,6 +209,9 @@ int ot_cluster_pools(const ot_cluster *cluster);
 // Nominal memory of the device with the most.
 int64_t ot_cluster_most_memory(const ot_cluster *cluster);
 
+// Watts of a device at its limit of power, in the mean over all devices; 0: not known of some.
+double ot_cluster_mean_power(const ot_cluster *cluster);
+
 // Devices of pool `pool`.
 int ot_cluster_pool_devices(const ot_cluster *cluster, int pool);
 
@@ -217,6 +220,9 @@ int ot_cluster_pool_devices(const ot_cluster *cluster, int pool);
 // same figures as those between the pools are one network with them. A cluster without pools: a
 // copy. `out` may not be `cluster`.
 void ot_cluster_pool(const ot_cluster *cluster, int pool, ot_cluster *out);
+
+// The cluster as rank 0 sees it: all devices are like its own. `out` may not be `cluster`.
+void ot_cluster_alike(const ot_cluster *cluster, ot_cluster *out);
 
 // Makes a cluster of `pools` [num_pools], joined by `between`, and checks it. Keeps `pools`.
 ot_status ot_cluster_join(const char *name, const ot_cluster *pools, int num_pools,

@@ -11,7 +11,7 @@ typedef struct ot_cluster_source {
   const ot_cluster *cluster;
   const ot_node *tree;  // null: messages name the cluster instead of a place
   ot_arena *arena;      // of messages; null without a tree
-  const char *prefix;   // of its keys ("pools.1."), or ""
+  const char *prefix;   // of the paths of its keys if it is a part of a tree, or ""
 } ot_cluster_source;
 
 // OT_USAGE for figures that cannot be.

@@ -167,9 +167,22 @@ static const ot_key mixed_keys[] = {
     {"between", OT_KEY_OBJECT, offsetof(mixed_values, between), .object = &between,
      .help = "links that join the pools"},
 };
-const ot_schema ot_mixed_cluster_schema = {
+static const ot_schema mixed_cluster = {
     "cluster of pools", mixed_keys, OT_COUNT(mixed_keys), .size = sizeof(mixed_values)};
 // clang-format on
+
+void ot_cluster_keys_table(ot_text_builder *out) {
+  ot_text_put(out,
+              "# Every key of a cluster file: default, meaning, allowed values. `base: NAME` is "
+              "allowed in\n# addition: a preset or a file whose keys this one has unless it gives "
+              "them.\n");
+  ot_schema_table(&ot_cluster_schema, NULL, out);
+  ot_text_put(
+      out,
+      "\n# The keys of a cluster of several kinds of device; `pools` is a list of clusters, each "
+      "with the keys\n# above, or `cluster: NAME` and those that differ.\n");
+  ot_schema_table(&mixed_cluster, "pools", out);
+}
 
 // ---- what a file does not state ----
 
@@ -248,6 +261,20 @@ static void assume(const ot_node *tree, ot_arena *arena, ot_cluster *cluster) {
 }
 
 // ---- what a file derives from ----
+
+ot_status ot_cluster_each_base(ot_node *tree, ot_cluster_base_visit visit, const void *context) {
+  if (tree->kind != OT_NODE_MAP) return OT_OK;
+  const ot_node *const pools = ot_node_child(tree, "pools");
+  OT_TRY(visit(context, tree, "base"));
+  for (ot_node *pool = pools ? pools->first : NULL; pool; pool = pool->next) {
+    if (pool->kind == OT_NODE_MAP) OT_TRY(visit(context, pool, "cluster"));
+  }
+  return OT_OK;
+}
+
+bool ot_cluster_tree_is_alike(const ot_node *tree) {
+  return tree && tree->kind == OT_NODE_MAP && !ot_node_child(tree, "pools");
+}
 
 // Keys that efficiencies do not depend on.
 static bool is_of_size(const char *key) {
@@ -336,7 +363,7 @@ static void add_doubts(assumption *a, ot_cluster *cluster) {
 static ot_status read_mixed(const ot_node *given, ot_arena *arena, ot_cluster *out) {
   const ot_node *const tree = derive_pools(given, arena);
   mixed_values v;
-  OT_TRY(ot_schema_read(&ot_mixed_cluster_schema, tree, arena, &v));
+  OT_TRY(ot_schema_read(&mixed_cluster, tree, arena, &v));
   ot_cluster *const pools = ot_arena_array(arena, v.num_pools, sizeof *pools);
   for (int64_t i = 0; i < v.num_pools; i++) {
     const char *const path = ot_arena_format(arena, "pools.%lld", (long long)i);
@@ -362,7 +389,7 @@ static ot_status read_mixed(const ot_node *given, ot_arena *arena, ot_cluster *o
 static ot_status read_tree(const ot_node *tree, ot_arena *arena, ot_cluster *out) {
   cluster_values v;
   const bool map = tree && tree->kind == OT_NODE_MAP;
-  if (map && ot_node_child(tree, "pools")) return read_mixed(tree, arena, out);
+  if (map && !ot_cluster_tree_is_alike(tree)) return read_mixed(tree, arena, out);
   if (map) tree = derive(tree, "base", arena);
   OT_TRY(ot_schema_read(&ot_cluster_schema, tree, arena, &v));
   return read_values(&v, &(ot_cluster_source){.tree = tree, .arena = arena, .prefix = ""}, out);
@@ -388,5 +415,5 @@ ot_node *ot_cluster_write(const ot_cluster *cluster, ot_arena *arena) {
                           .pools = pools,
                           .num_pools = cluster->num_pools,
                           .between = cluster->between};
-  return ot_schema_write(&ot_mixed_cluster_schema, 0, &v, arena);
+  return ot_schema_write(&mixed_cluster, 0, &v, arena);
 }

@@ -20,6 +20,21 @@ int64_t ot_cluster_most_memory(const ot_cluster *cluster) {
   return most;
 }
 
+// Watts; 0: not known.
+static double power_of(const ot_device_kind *device) {
+  return device->power_w * (device->power_share > 0 ? device->power_share : 1);
+}
+
+double ot_cluster_mean_power(const ot_cluster *cluster) {
+  double sum = 0;
+  for (int i = 0; i < cluster->num_pools; i++) {
+    const double each = power_of(&cluster->pools[i].device);
+    if (each == 0) return 0;
+    sum += each * cluster->pools[i].num_devices;
+  }
+  return ot_cluster_is_mixed(cluster) ? sum / cluster->num_devices : power_of(&cluster->device);
+}
+
 static bool same_links(const ot_link_level *a, const ot_link_level *b) {
   return a->bytes_per_s == b->bytes_per_s && a->latency_s == b->latency_s &&
          a->efficiency == b->efficiency && a->reduces == b->reduces && a->mesh == b->mesh;
@@ -57,6 +72,10 @@ void ot_cluster_pool(const ot_cluster *cluster, int pool, ot_cluster *out) {
   out->num_devices = 0;
   for (int i = 0; i < cluster->num_pools; i++) out->num_devices += cluster->pools[i].num_devices;
   add_between(cluster, out);
+}
+
+void ot_cluster_alike(const ot_cluster *cluster, ot_cluster *out) {
+  ot_cluster_pool(cluster, 0, out);
 }
 
 // Ranks of all pools run one program, on accelerators that were described, not measured as ranks of

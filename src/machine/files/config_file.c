@@ -311,8 +311,9 @@ typedef struct base_names {
 } base_names;
 
 // Replaces the name at `key` of `map`, if there is one, by the keys of that cluster.
-static ot_status load_base(const base_names *n, ot_node *map, const char *key) {
+static ot_status load_base(const void *context, ot_node *map, const char *key) {
   enum { MOST_DEPTH = 8 };
+  const base_names *const n = context;
   ot_node *const name = ot_node_child(map, key);
   ot_node *base;
   if (!name) return OT_OK;
@@ -326,9 +327,8 @@ static ot_status load_base(const base_names *n, ot_node *map, const char *key) {
   const char *const file = next_to(n->from, name->text, n->arena);
   OT_TRY(load_cluster_tree(file, ot_arena_format(n->arena, " (%s)", place), n->presets, n->arena,
                            &base));
-  const bool whole = base && base->kind == OT_NODE_MAP && !ot_node_child(base, "pools");
-  OT_CHECK(whole, OT_USAGE, "%s: \"%s\" is no cluster of one kind of device (%s)", key, name->text,
-           place);
+  OT_CHECK(ot_cluster_tree_is_alike(base), OT_USAGE,
+           "%s: \"%s\" is no cluster of one kind of device (%s)", key, name->text, place);
   const base_names deeper = {n->presets, n->arena, is_path(file) ? file : "", n->depth + 1};
   OT_TRY(load_base(&deeper, base, "base"));
   ot_node_replace(name, base);
@@ -342,12 +342,7 @@ ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_a
   *found = tree != NULL;
   if (!tree) return OT_OK;
   const base_names names = {presets, arena, is_path(name) ? name : "", 0};
-  const bool map = tree->kind == OT_NODE_MAP;
-  const ot_node *const pools = map ? ot_node_child(tree, "pools") : NULL;
-  if (map) OT_TRY(load_base(&names, tree, "base"));
-  for (ot_node *pool = pools ? pools->first : NULL; pool; pool = pool->next) {
-    if (pool->kind == OT_NODE_MAP) OT_TRY(load_base(&names, pool, "cluster"));
-  }
+  OT_TRY(ot_cluster_each_base(tree, load_base, &names));
   return ot_cluster_read(tree, arena, out);
 }
 

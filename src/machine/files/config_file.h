@@ -85,9 +85,9 @@ ot_preset_names ot_presets_list(const ot_presets *presets, ot_preset_kind kind, 
 
 // Loads the cluster called `name`: a path (with a slash or .yaml) or a preset; allocated in
 // `arena`. `found` is false, and nothing is loaded, when "this-machine" was never measured. A file
-// may derive from another cluster (`base: h100`), and so may a pool (`cluster: h100`): it has that
-// one's keys unless it gives them itself. With rates of its own it is extrapolated, not fitted.
-// Otherwise OT_USAGE as for ot_cluster_read, OT_ENVIRONMENT when the file does not exist.
+// may derive from another cluster (`base: h100`), as may its parts (ot_cluster_each_base): it has
+// that one's keys unless it gives them itself. With rates of its own it is extrapolated, not
+// fitted. Otherwise OT_USAGE as for ot_cluster_read, OT_ENVIRONMENT when the file does not exist.
 ot_status ot_cluster_file_load(const char *name, const ot_presets *presets, ot_arena *arena,
                                ot_cluster *out, bool *found);
 

@@ -3,31 +3,14 @@
 
 #include "base/quantity.h"
 
-// Watts of a device at its limit of power; 0: not known.
-static double power_of(const ot_device_kind *device) {
-  return device->power_w * (device->power_share > 0 ? device->power_share : 1);
-}
-
-// The mean over all devices.
-static double mean_power(const ot_cluster *cluster) {
-  double sum = 0;
-  for (int i = 0; i < cluster->num_pools; i++) {
-    const double each = power_of(&cluster->pools[i].device);
-    if (each == 0) return 0;
-    sum += each * cluster->pools[i].num_devices;
-  }
-  return ot_cluster_is_mixed(cluster) ? sum / cluster->num_devices : power_of(&cluster->device);
-}
-
 ot_plan_cost ot_plan_cost_of(const ot_plan_page *page, const ot_page_plan *plan) {
-  const ot_cluster *const cluster = page->job->cluster;
   const double step_s = plan->estimate->step_s;
   const double productive = page->goodput ? page->goodput->productive : 1;
   const double elapsed_h = (double)page->steps * step_s / productive / OT_HOUR_S;
   const double device_hours = elapsed_h * ot_job_all_devices(page->job);
   return (ot_plan_cost){.device_hours = device_hours,
                         .dollars = device_hours * page->price,
-                        .kwh = device_hours * mean_power(cluster) / 1e3};
+                        .kwh = device_hours * ot_cluster_mean_power(page->job->cluster) / 1e3};
 }
 
 const char *ot_figure_dollars(ot_arena *arena, double dollars) {

@@ -282,20 +282,9 @@ static ot_status show(const char *name, const ot_config_request *request, bool j
   return OT_OK;
 }
 
-// ---- keys of a cluster file ----
-
 static void print_cluster_keys(ot_arena *arena) {
   ot_text_builder text = {.arena = arena};
-  ot_text_put(&text,
-              "# Every key of a cluster file: default, meaning, allowed values. `base: NAME` is "
-              "allowed in\n# addition: a preset or a file whose keys this one has unless it gives "
-              "them.\n");
-  ot_schema_table(&ot_cluster_schema, NULL, &text);
-  ot_text_put(
-      &text,
-      "\n# The keys of a cluster of several kinds of device; `pools` is a list of clusters, each "
-      "with the keys\n# above, or `cluster: NAME` and those that differ.\n");
-  ot_schema_table(&ot_mixed_cluster_schema, "pools", &text);
+  ot_cluster_keys_table(&text);
   fputs(text.text, stdout);
 }
 
