@@ -3,6 +3,7 @@
 // exposed, what the plan does about it, and what that costs.
 #include "advise/explain.h"
 
+#include "advise/explain_crossing.h"
 #include "advise/what_if.h"
 #include "base/quantity.h"
 #include "base/text_builder.h"
@@ -210,13 +211,9 @@ static void explain_pipeline(speaker *s) {
   }
 }
 
-static void explain_pools(speaker *s) {
-  const char *const pools = ot_explain_pools(s->e->job, s->e->best, s->arena);
-  if (!pools) return;
-  add_reason(s, pools);
-  const bool stages = s->c->crosses == OT_CROSSES_PP;
-  add(s, stages ? "; layers are divided by the time that one takes in each pool"
-                : "; micro-batches are divided by the time that one takes in each pool");
+static void explain_crossing(speaker *s) {
+  const char *const text = ot_explain_division(s->e->job, s->e->best, s->arena);
+  if (text) add_reason(s, text);
 }
 
 // The gradient norm synchronises all stages at the end of each step. zb-h2 has a bubble of 0 only
@@ -354,7 +351,7 @@ void ot_explain_best(const ot_explanation *e, ot_arena *arena, ot_reasons *out) 
   explain_context(&s);
   explain_experts(&s);
   explain_pipeline(&s);
-  explain_pools(&s);
+  explain_crossing(&s);
   explain_barrier(&s);
   explain_states(&s);
   explain_activations(&s);

@@ -24,13 +24,6 @@ typedef struct ot_explanation {
   int num_plans;
 } ot_explanation;
 
-// "pp crosses pools: h100 22 layers in 4 stages, memory 83% of 85.5 GB; ...": what each pool of a
-// mixed cluster does; null: there are none.
-const char *ot_explain_pools(const ot_job *job, const ot_estimate *estimate, ot_arena *arena);
-
-// "85.5 GB", or of a mixed cluster "64 h100 of 85.5 GB and 64 a100-80g of 85.9 GB".
-const char *ot_explain_devices(const ot_job *job, ot_arena *arena);
-
 // The sentence about zb-h2.
 extern const char ot_explain_barrier[];
 

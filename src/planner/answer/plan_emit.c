@@ -2,6 +2,7 @@
 // Text templates filled with the numbers of a plan.
 #include <string.h>
 
+#include "answer/plan_crossing.h"
 #include "answer/plan_page.h"
 #include "base/quantity.h"
 #include "base/quote.h"
@@ -126,13 +127,7 @@ static void put_title(const emission *e) {
   ot_text_appendf(e->out, " on %d devices of ", e->ranks);
   ot_quote_comment(e->out, cluster->name);
   ot_text_appendf(e->out, ": %s.\n", split);
-  for (int i = 0, rank = 0; i < cluster->num_pools; rank += cluster->pools[i++].num_devices) {
-    if (e->plan->candidate.crosses != OT_CROSSES_PP) continue;
-    ot_text_appendf(e->out, "# Ranks %d to %d: devices of ", rank,
-                    rank + cluster->pools[i].num_devices - 1);
-    ot_quote_comment(e->out, cluster->pools[i].name);
-    ot_text_put(e->out, ".\n");
-  }
+  ot_crossing_put_ranks(e->page->job, &e->plan->candidate, e->out);
 }
 
 static const char *planned(const emission *e) {
@@ -350,38 +345,9 @@ static ot_status put_other(const emission *e) {
   return ot_export_write(&plan, e->out);
 }
 
-// Ranks of a pool have to be consecutive, as stages are, and alike for a launcher.
-static ot_status check_pools(const emission *e, ot_emit_kind kind) {
-  const ot_cluster *const cluster = e->page->job->cluster;
-  const ot_candidate *const c = &e->plan->candidate;
-  if (!ot_cluster_is_mixed(cluster)) return OT_OK;
-  for (int i = 1; i < cluster->num_pools && c->crosses == OT_CROSSES_DP; i++) {
-    const long long first = e->plan->pools[0].micro_batches,
-                    other = e->plan->pools[i].micro_batches;
-    if (first == other) continue;
-    ot_fail(OT_USAGE,
-            "--emit: replicas in pool %s have %lld micro-batches a step, in pool %s %lld; no "
-            "software here trains uneven replicas",
-            cluster->pools[0].name, first, cluster->pools[i].name, other);
-    return ot_fail_hint(OT_USAGE, "--crosses pp");
-  }
-  OT_CHECK(kind == OT_EMIT_RUN || c->crosses == OT_CROSSES_PP, OT_USAGE,
-           "--emit: a script that starts replicas in different pools is not written (--emit run "
-           "writes the configuration)");
-  for (int i = 0; i < cluster->num_pools && kind != OT_EMIT_RUN; i++) {
-    OT_CHECK(
-        ot_cluster_host(&cluster->pools[i]) == e->ranks_per_host, OT_USAGE,
-        "--emit: hosts of pool %s have %d devices, of pool %s %d; a script that starts both is "
-        "not written (--emit run writes the configuration)",
-        cluster->pools[0].name, e->ranks_per_host, cluster->pools[i].name,
-        ot_cluster_host(&cluster->pools[i]));
-  }
-  return OT_OK;
-}
-
 ot_status ot_plan_emit(const ot_plan_page *page, ot_emit_kind kind, ot_text_builder *out) {
   const emission e = emission_of(page, out);
-  OT_TRY(check_pools(&e, kind));
+  OT_TRY(ot_crossing_check_emit(page->job, e.plan, kind, e.ranks_per_host));
   switch (kind) {
     case OT_EMIT_RUN:
       put_run(&e);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One function per object of the document; values in SI units.
 #include "answer/plan_cost.h"
+#include "answer/plan_crossing.h"
 #include "answer/plan_page.h"
 #include "describe/pipeline_rules.h"
 
@@ -17,29 +18,6 @@ static void put_texts(document *d, const char *key, const char *const *texts, in
 }
 
 // ---- the job ----
-
-// Each pool of a mixed cluster, and the links between them.
-static void put_pools(const ot_cluster *cluster, ot_dtype products, ot_json_writer *w) {
-  if (!ot_cluster_is_mixed(cluster)) return;
-  ot_json_array(w, "pools");
-  for (int i = 0; i < cluster->num_pools; i++) {
-    const ot_cluster *const pool = &cluster->pools[i];
-    ot_json_object(w, NULL);
-    ot_json_text(w, "name", pool->name);
-    ot_json_text(w, "device", pool->device.name);
-    ot_json_integer(w, "devices", pool->num_devices);
-    ot_json_integer(w, "memory_bytes", pool->device.memory_bytes);
-    ot_json_integer(w, "usable_memory_bytes", ot_device_capacity(&pool->device));
-    ot_json_real(w, "peak_flops_per_second", pool->device.flops[products]);
-    ot_json_end(w);
-  }
-  ot_json_end(w);
-  ot_json_object(w, "between");
-  ot_json_text(w, "name", cluster->between.name);
-  ot_json_real(w, "bytes_per_second", cluster->between.bytes_per_s);
-  ot_json_real(w, "latency_seconds", cluster->between.latency_s);
-  ot_json_end(w);
-}
 
 static void put_model(document *d) {
   const ot_job *const job = d->page->job;
@@ -68,7 +46,7 @@ static void put_model(document *d) {
     ot_json_end(w);
   }
   ot_json_end(w);
-  put_pools(job->cluster, job->recipe.products, w);
+  ot_mixed_cluster_write_json(job, w);
   ot_json_end(w);
 }
 
@@ -187,29 +165,12 @@ static void put_speed(const ot_job *job, const ot_estimate *e, ot_json_writer *w
   ot_json_end(w);
 }
 
-static void put_pool_parts(const ot_job *job, const ot_estimate *e, ot_json_writer *w) {
-  if (!e->candidate.crosses) return;
-  ot_json_array(w, "pools");
-  for (int i = 0; i < job->cluster->num_pools; i++) {
-    const ot_pool_estimate *const pool = &e->pools[i];
-    ot_json_object(w, NULL);
-    ot_json_text(w, "name", job->cluster->pools[i].name);
-    ot_json_integer(w, "stages", pool->stages);
-    ot_json_integer(w, "replicas", pool->replicas);
-    ot_json_integer(w, "layers", pool->layers);
-    ot_json_integer(w, "micro_batches", pool->micro_batches);
-    ot_memory_write_json(&pool->memory, w);
-    ot_json_end(w);
-  }
-  ot_json_end(w);
-}
-
 void ot_estimate_write_json(const ot_job *job, const ot_estimate *e, ot_json_writer *w) {
   ot_candidate_write_json(&e->candidate, w);
   ot_json_boolean(w, "fits", e->fits);
   ot_memory_write_json(&e->memory, w);
   put_speed(job, e, w);
-  put_pool_parts(job, e, w);
+  ot_crossing_write_json(job, e, w);
 }
 
 static void put_range(document *d, const char *key, ot_interval interval) {

@@ -71,7 +71,8 @@ static void move_teacher_ranks(const ot_run *run, ot_node *settings, ot_arena *a
   move_key(from, "teacher_ranks", arena, to);
 }
 
-// Stages of pools have layers by their rates, which training does not know: "Et*20|t*11L".
+// Stages on different devices have layers by their rates, which training does not know:
+// "Et*20|t*11L".
 static const char *layout_of(const ot_plan_page *page, const ot_candidate *candidate,
                              ot_arena *arena) {
   int *layers, chunks;

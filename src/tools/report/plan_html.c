@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page from top to bottom: best plan, its memory and timeline, other numbers of devices, the
 // other plans and why they are slower, limits, rejected candidates, the run.
+#include "advise/explain_crossing.h"
 #include "base/quantity.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
@@ -118,8 +119,8 @@ static void put_chips(const html *h) {
   put_chip(h, "micro-batches", batch);
   put_chip(h, "pipeline", ot_pipeline_name(c->pipeline));
   put_chip(h, "recompute", ot_recompute_names[c->recompute]);
-  const char *const pools = ot_explain_pools(h->page->job, h->best->estimate, h->arena);
-  if (pools) put_chip(h, "pools", pools);
+  const char *const crossing = ot_explain_crossing(h->page->job, h->best->estimate, h->arena);
+  if (crossing) put_chip(h, "pools", crossing);
   ot_text_put(h->out, "</ul>\n");
 }
 

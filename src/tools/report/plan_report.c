@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "advise/explain_crossing.h"
 #include "answer/plan_cost.h"
 #include "base/quantity.h"
 #include "base/text.h"
@@ -201,8 +202,8 @@ static void put_row(report *r, const char *name, const ot_estimate *e) {
                   ot_arena_format(a, "%.0f%%", 100 * used / (double)e->memory.capacity),
                   e->fits ? "" : "!", bold ? OT_TEXT_PLAIN : "");
   put_domains(r, c);
-  const char *const pools = ot_explain_pools(r->page->job, e, a);
-  if (pools) wrap(r, "      ", pools);
+  const char *const crossing = ot_explain_crossing(r->page->job, e, a);
+  if (crossing) wrap(r, "      ", crossing);
 }
 
 static void put_legend(report *r) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of each pool of a mixed cluster in a plan.
-#include "advise/explain.h"
+#include "advise/explain_crossing.h"
+
 #include "base/quantity.h"
 #include "base/text_builder.h"
 
@@ -14,7 +15,7 @@ static const char *part_of(const ot_candidate *c, const ot_pool_estimate *pool, 
                          pool->layers == 1 ? "" : "s", pool->stages, pool->stages == 1 ? "" : "s");
 }
 
-const char *ot_explain_pools(const ot_job *job, const ot_estimate *estimate, ot_arena *arena) {
+const char *ot_explain_crossing(const ot_job *job, const ot_estimate *estimate, ot_arena *arena) {
   const ot_candidate *const c = &estimate->candidate;
   ot_text_builder text = {.arena = arena};
   if (c->crosses == OT_CROSSES_NOTHING) return NULL;
@@ -28,6 +29,14 @@ const char *ot_explain_pools(const ot_job *job, const ot_estimate *estimate, ot_
                     ot_figure_bytes(arena, capacity));
   }
   return ot_text_builder_text(&text);
+}
+
+const char *ot_explain_division(const ot_job *job, const ot_estimate *estimate, ot_arena *arena) {
+  const char *const text = ot_explain_crossing(job, estimate, arena);
+  const bool stages = estimate->candidate.crosses == OT_CROSSES_PP;
+  if (!text) return NULL;
+  return ot_arena_format(arena, "%s; %s are divided by the time that one takes in each pool", text,
+                         stages ? "layers" : "micro-batches");
 }
 
 const char *ot_explain_devices(const ot_job *job, ot_arena *arena) {
