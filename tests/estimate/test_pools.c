@@ -12,8 +12,9 @@
 
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/crossing.h"
+#include "estimate/estimate.h"
 #include "estimate/job_check.h"
-#include "estimate/pools.h"
 #include "host/heap.h"
 #include "search/bound.h"
 #include "search/search.h"
@@ -120,7 +121,7 @@ static void equal_pools_are_the_plain_cluster(void **state) {
       for (ot_crossing crosses = OT_CROSSES_PP; crosses <= OT_CROSSES_DP; crosses++) {
         ot_candidate c = all[i];
         c.crosses = crosses;
-        if (ot_pools_check(&m.job, &c) != OT_OK) continue;
+        if (ot_crossing_check(&m.job, &c) != OT_OK) continue;
         const ot_estimate apart = estimate(m.estimator, &c);
         assert_same(&apart, &whole);
         compared++;

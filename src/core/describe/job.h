@@ -13,10 +13,10 @@
 
 struct ot_teacher_pricer;
 
-// The axis that crosses the pools of a mixed cluster (estimate/pools.h).
+// The axis whose ranks are on different kinds of device of a mixed cluster (estimate/crossing.h).
 typedef enum ot_crossing {
   OT_CROSSES_NOTHING,  // one kind of device
-  OT_CROSSES_PP,       // stages are in different pools
+  OT_CROSSES_PP,       // stages are on different kinds
   OT_CROSSES_DP,       // replicas are
 } ot_crossing;
 

@@ -6,9 +6,9 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/crossing.h"
 #include "estimate/estimator.h"
 #include "estimate/job_check.h"
-#include "estimate/pools.h"
 #include "search/search.h"
 
 enum { TOLD_TERMS = 2 };  // terms listed per alternative
@@ -18,7 +18,7 @@ static void fit(const ot_what_if *w, ot_candidate *c) {
   const ot_candidate *const best = &w->best->candidate;
   const bool all = best->dp_shard == best->dp || c->dp % best->dp_shard != 0;
   if (all) c->dp_shard = c->dp;
-  if (ot_pools_check(w->job, c) != OT_OK) ot_candidate_cross(w->job, c);
+  ot_candidate_cross(w->job, c);
   c->micro_batches = ot_candidate_micro_batches(w->job, c);
   if (c->micro_batches > 0) return;
   c->micro_batch_size = 1;

@@ -4,6 +4,7 @@
 #include "answer/question.h"
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/crossing.h"
 #include "estimate/job_check.h"
 #include "pipeline/stage_layout.h"
 

@@ -9,6 +9,7 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "describe/measured_keys.h"
+#include "estimate/crossing.h"
 #include "estimate/job_check.h"
 #include "ops/attention.h"
 

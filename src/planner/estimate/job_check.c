@@ -4,8 +4,8 @@
 #include "estimate/job_check.h"
 
 #include "describe/pipeline_rules.h"
+#include "estimate/crossing.h"
 #include "estimate/framework.h"
-#include "estimate/pools.h"
 
 // ---- a job ----
 
@@ -48,9 +48,7 @@ static ot_status check_given(const ot_job *job) {
   OT_CHECK(g->micro_batch_size >= 0 && g->micro_batch_size <= job->global_batch_size, OT_USAGE,
            "plan: micro_batch_size=%lld; allowed: 1 to global_batch_size=%lld",
            (long long)g->micro_batch_size, (long long)job->global_batch_size);
-  OT_CHECK(!g->crosses || ot_cluster_is_mixed(job->cluster), OT_USAGE,
-           "plan: crosses=%s, but cluster %s has no pools", ot_crossing_names[g->crosses],
-           job->cluster->name);
+  OT_TRY(ot_crossing_check_given(job));
   OT_CHECK(g->vpp >= 0 && g->ep >= 0 && g->etp >= 0 && g->dp_shard >= 0, OT_USAGE,
            "plan: vpp, ep, etp and dp_shard must not be negative");
   return OT_OK;
@@ -78,14 +76,6 @@ ot_status ot_job_check(const ot_job *job) {
            "plan: memory_margin=%g; allowed: 0 to 1", job->memory_margin);
   OT_TRY(ot_framework_of(job->engine)->check_job(job));
   return check_given(job);
-}
-
-void ot_candidate_cross(const ot_job *job, ot_candidate *candidate) {
-  static const ot_crossing order[] = {OT_CROSSES_PP, OT_CROSSES_DP};
-  for (int i = 0; i < OT_COUNT(order) && ot_cluster_is_mixed(job->cluster); i++) {
-    candidate->crosses = order[i];
-    if (ot_pools_check(job, candidate) == OT_OK) return;
-  }
 }
 
 // ---- a candidate ----
@@ -126,7 +116,7 @@ ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate) {
            "plan: tp=%d x pp=%d x cp=%d x dp=%d is not %d devices", candidate->tp, candidate->pp,
            candidate->cp, candidate->dp, job->devices);
   OT_TRY(check_batch(job, candidate));
-  OT_TRY(ot_pools_check(job, candidate));
+  OT_TRY(ot_crossing_check(job, candidate));
   ot_run_lists lists;
   ot_run run;
   ot_candidate_run(job, candidate, &lists, &run);

@@ -7,9 +7,6 @@
 // OT_USAGE for values that are missing, out of range, or incompatible.
 ot_status ot_job_check(const ot_job *job);
 
-// Chooses what crosses the pools of the job's cluster: the first of pp and dp that can.
-void ot_candidate_cross(const ot_job *job, ot_candidate *candidate);
-
 // Whether `candidate` can run `job`: degrees against the model, sequence, batch and devices.
 // OT_USAGE names what does not fit and the nearest valid value.
 ot_status ot_candidate_check(const ot_job *job, const ot_candidate *candidate);

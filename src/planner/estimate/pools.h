@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans on a mixed cluster (describe/cluster.h): which pool has which ranks, and how much work.
-//
-//   crosses pp  each stage is in one pool: the first stages in the first pool. A stage has
-//               tp x cp x dp devices, and layers by the rate of its pool
-//   crosses dp  each replica, with all its stages, is in one pool. A replica has tp x cp x pp
-//               devices, and micro-batches by the rate of its pool
-//
-// tp, cp, ep and the ranks that exchange weights or gradients in each micro-batch stay in one pool.
-// The rest crosses pools: messages between two stages, reductions of gradients once a step, the
-// norm. Private to the planner.
+// Plans on a mixed cluster (crossing.h): which pool has which ranks, and how much work. Private to
+// the planner.
 #pragma once
 
 #include "estimate/estimator.h"
-
-// OT_USAGE unless the pools of the job's cluster hold whole stages or replicas of `candidate`.
-ot_status ot_pools_check(const ot_job *job, const ot_candidate *candidate);
 
 // Stages and replicas of `candidate` in `pool`.
 int ot_pool_stages(const ot_job *job, const ot_candidate *candidate, int pool);

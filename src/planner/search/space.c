@@ -7,9 +7,9 @@
 
 #include "base/text.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/crossing.h"
 #include "estimate/framework.h"
 #include "estimate/job_check.h"
-#include "estimate/pools.h"
 #include "software/ability_check.h"
 
 // Whole numbers in ascending order.
@@ -80,7 +80,7 @@ static bool fits(builder *b, ot_space_part part, const ot_candidate *candidate) 
   const ot_candidate *const c = candidate;
   ot_cluster alike;
   ot_job job = *b->job;
-  ot_cluster_pool(b->job->cluster, 0, &alike);
+  ot_cluster_alike(b->job->cluster, &alike);
   job.cluster = &alike;
   job.devices = c->tp * c->pp * c->cp * c->dp;
   job.global_batch_size = c->dp * c->micro_batch_size * c->micro_batches;
@@ -195,14 +195,13 @@ static void add_shard(builder *b, ot_candidate *part, const ot_candidate *base,
                       ot_shard_choice choice, shard_list *list) {
   part->zero = choice.zero;
   part->dp_shard = choice.dp_shard;
-  const ot_crossing crosses = base->crosses;
   ot_candidate staged = *part;
   staged.pp = base->pp;
   staged.pipeline = (ot_pipeline)-1;
   bool can = ot_ability_check(b->job->engine, &staged) == OT_OK;
   staged.pipeline = part->pipeline;
-  staged.crosses = crosses;
-  if (can && crosses) can = ot_pools_check(b->job, &staged) == OT_OK;
+  staged.crosses = base->crosses;
+  if (can) can = ot_crossing_check(b->job, &staged) == OT_OK;
   if (!can) keep_refusal(b, OT_PART_SHARDS, &staged);
   if (!can || !fits(b, OT_PART_SHARDS, part)) {
     list->refused++;
@@ -293,16 +292,13 @@ static void add_sizes(builder *b, ot_candidate *base, int64_t pp_index) {
   b->space->num_degrees += b->space->groups.count > before;
 }
 
-// On a mixed cluster stages or replicas may be in different pools.
 static void add_crossings(builder *b, ot_candidate *base, int64_t pp_index) {
-  static const ot_crossing all[] = {OT_CROSSES_PP, OT_CROSSES_DP};
-  base->crosses = OT_CROSSES_NOTHING;
-  if (!ot_cluster_is_mixed(b->job->cluster)) add_sizes(b, base, pp_index);
-  for (int i = 0; i < OT_COUNT(all) && ot_cluster_is_mixed(b->job->cluster); i++) {
-    if (!is_open(b->job->given.crosses, all[i])) continue;
-    base->crosses = all[i];
+  ot_crossing crosses[OT_MOST_CROSSINGS];
+  const int num = ot_crossings_list(b->job, crosses);
+  for (int i = 0; i < num; i++) {
+    base->crosses = crosses[i];
     base->dp_shard = 1;
-    if (ot_pools_check(b->job, base) == OT_OK) {
+    if (ot_crossing_check(b->job, base) == OT_OK) {
       add_sizes(b, base, pp_index);
       continue;
     }
