@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "describe/pipeline_rules.h"
+#include "estimate/crossing_estimate.h"
 #include "estimate/framework.h"
-#include "estimate/pools.h"
 
 // Chunks go down the stages and back up (V shape); all other schedules assign them round-robin.
 static bool folded(const ot_candidate *c) { return ot_pipeline_rules_of(c->pipeline)->folded; }
@@ -84,23 +84,17 @@ static void find_alike(const ot_estimator *e, ot_stage_partition *cut) {
   }
 }
 
-// Pools of different rates get layers in proportion; otherwise the framework divides them.
+// Stages on devices of different rates get layers in proportion; otherwise the framework divides
+// them.
 static ot_status partition(ot_estimator *e, const ot_candidate *c, ot_stage_partition *cut) {
   ot_run_lists lists;
   ot_run run;
-  bool equal = true;
+  bool divided = false;
   ot_candidate_run(&e->job, c, &lists, &run);
-  const int chunks = c->pp * ot_pipeline_chunks(c->pipeline, c->pp, c->vpp);
-  if (c->crosses == OT_CROSSES_PP && e->job.num_chunks != chunks) {
-    OT_CHECK(chunks <= cut->blocks->num_blocks, OT_USAGE,
-             "plan: pp=%d with %d chunks in total exceeds the model's %d blocks", c->pp, chunks,
-             cut->blocks->num_blocks);
-    cut->stages = (ot_stages){.num_ranks = c->pp,
-                              .num_chunks = chunks,
-                              .rank_of = ot_stages_assign(&run.parallel, chunks, e->arena)};
-    OT_TRY(ot_pool_partition(e, c, cut->blocks, &cut->stages, &equal));
+  if (c->crosses == OT_CROSSES_PP) {
+    OT_TRY(ot_crossing_partition(e, c, &run.parallel, cut, &divided));
   }
-  return equal ? e->framework->partition(e, c, &run, cut) : OT_OK;
+  return divided ? OT_OK : e->framework->partition(e, c, &run, cut);
 }
 
 static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partition *cut) {
@@ -112,8 +106,8 @@ static ot_status build(ot_estimator *e, const ot_candidate *c, ot_stage_partitio
   return OT_OK;
 }
 
-// Packs every parameter of a partition into one number. Where stages cross pools, it depends on the
-// prices of blocks, of which each has an index, and on the ranks of a stage.
+// Packs every parameter of a partition into one number. Where stages are on different devices, it
+// depends on the prices of blocks, of which each has an index, and on the ranks of a stage.
 static ot_status find_key(ot_estimator *e, const ot_candidate *c, uint64_t *key) {
   const bool apart = ot_estimator_blocks(e, c) == &e->apart;
   const uint64_t recompute = (uint64_t)c->modules << 2 | (uint64_t)c->recompute;

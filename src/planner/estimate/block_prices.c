@@ -7,9 +7,9 @@
 #include "describe/expert_load.h"
 #include "describe/groups.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/crossing_estimate.h"
 #include "estimate/framework.h"
 #include "estimate/phase_price.h"
-#include "estimate/pools.h"
 #include "schedule/block_view.h"
 #include "schedule/layout.h"
 #include "schedule/segment.h"
@@ -39,18 +39,6 @@ int ot_estimator_prefetch(const ot_estimator *e) {
   return e->job.run ? e->job.run->parallel.prefetch : 1;
 }
 
-// Counts the ranks of a group in the estimator's pool, to which the first of each axis belong.
-static int count_in_pool(const ot_estimator *e, const ot_candidate *c, const int *ranks, int size) {
-  const int of_stage = c->tp * c->cp * c->dp;
-  const int replicas = c->tp * c->cp * ot_pool_replicas(&e->job, c, e->pool);
-  const int stages = ot_pool_stages(&e->job, c, e->pool);
-  int count = 0;
-  for (int i = 0; i < size; i++) {
-    count += ranks[i] / of_stage < stages && ranks[i] % of_stage < replicas;
-  }
-  return count;
-}
-
 static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *scratch,
                         ot_prices *p) {
   const int rank = ot_estimator_rank(&p->key);
@@ -58,9 +46,10 @@ static void find_shapes(const ot_estimator *e, const ot_mesh *mesh, ot_arena *sc
   const int64_t kv_heads = e->job.model->num_kv_heads;
   for (int kind = 0; kind < OT_GROUP_KINDS; kind++) {
     const int size = ot_group_ranks(mesh, (ot_group_kind)kind, kv_heads, rank, ranks);
-    p->shape[kind] = (ot_group_shape){
-        .size = size, .first = ranks[0], .stride = size > 1 ? ranks[1] - ranks[0] : 1};
-    if (p->key.crosses) p->shape[kind].near = count_in_pool(e, &p->key, ranks, size);
+    p->shape[kind] = (ot_group_shape){.size = size,
+                                      .first = ranks[0],
+                                      .stride = size > 1 ? ranks[1] - ranks[0] : 1,
+                                      .near = ot_crossing_near(e, &p->key, ranks, size)};
   }
 }
 

@@ -125,7 +125,7 @@ static double run_ends(ot_replayer *p, ot_stage_replay *out) {
   return end_s;
 }
 
-// Host time between steps, and waiting for the slowest device: of the pool with the most.
+// Host time between steps, and waiting for the slowest device: the most of all stages.
 static double late_after(const ot_replayer *p, double end_s) {
   const int devices = p->request->estimator->job.devices;
   double late_s = 0;

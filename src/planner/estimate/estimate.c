@@ -1,101 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Combines costs, partition, pipeline schedule, replay and memory of a candidate into its estimate.
-// Where replicas are in different pools, each pool replays its own.
 #include "estimate/estimate.h"
 
 #include "base/extremes.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/crossing_estimate.h"
 #include "estimate/framework.h"
-#include "estimate/job_check.h"
 #include "estimate/pools.h"
 #include "estimate/teacher_cost.h"
-
-// ---- the estimator ----
-
-static void find_kinds(ot_estimator *e) {
-  const ot_model *const model = e->job.model;
-  const int layers = (int)model->num_layers;
-  int *const of_kind = ot_arena_array(e->arena, layers, sizeof(int));
-  int *const kind_of = ot_arena_array(e->arena, layers, sizeof(int));
-  int kinds = 0;
-  for (int i = 0; i < layers; i++) {
-    int kind = 0;
-    while (kind < kinds && !ot_model_same_layer(model, of_kind[kind], i)) kind++;
-    if (kind == kinds) of_kind[kinds++] = i;
-    kind_of[i] = kind;
-  }
-  ot_model_take_layers(model, of_kind, kinds, &e->layers);
-  ot_block_list_build(e, kind_of, &(ot_split){0}, &e->joined);
-  ot_block_list_build(e, kind_of, &(ot_split){.separate_expert_block = true}, &e->apart);
-}
-
-static ot_status find_machine(ot_estimator *e) {
-  ot_cluster pool;
-  ot_cluster_pool(e->job.cluster, e->pool, &pool);
-  const int asked = e->job.run ? e->job.run->threads : 0;
-  const int ranks = ot_job_all_devices(&e->job);
-  const int threads = ot_cluster_threads(&pool, ranks, asked);
-  const ot_kernel_style *const style = ot_engine_style(e->job.engine, &pool.device);
-  e->threads = style && asked == 0 ? 1 : threads;
-  OT_TRY(ot_cluster_share(&pool, ranks, threads, &e->cluster));
-  e->simulation = ot_simulation_of(&e->cluster, style, e->job.recipe.products);
-  e->simulation.expert_biases = e->job.model->moe.biases;
-  e->simulation.stretch = e->job.stretch;
-  return ot_price_check(&e->simulation);
-}
-
-static ot_status build_pool(const ot_job *job, int pool, ot_estimator **pools, ot_arena *arena) {
-  ot_estimator *const e = ot_arena_array(arena, 1, sizeof *e);
-  e->job = *job;
-  e->arena = arena;
-  e->pool = pool;
-  e->pools = pools;
-  e->num_pools = ot_cluster_pools(job->cluster);
-  e->scratch.parent = e->searches.parent = arena;
-  e->ends = ot_arena_array(arena, 1, sizeof *e->ends);
-  e->framework = ot_framework_of(job->engine);
-  pools[pool] = e;
-  find_kinds(e);
-  return find_machine(e);
-}
-
-ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **out) {
-  OT_TRY(ot_job_check(job));
-  const int num_pools = ot_cluster_pools(job->cluster);
-  ot_estimator **const pools = ot_arena_array(arena, num_pools, sizeof *pools);
-  for (int i = 0; i < num_pools; i++) OT_TRY(build_pool(job, i, pools, arena));
-  *out = pools[0];
-  return OT_OK;
-}
-
-ot_arena_pool *ot_estimator_scratch(ot_estimator *estimator) { return &estimator->scratch; }
 
 // ---- one candidate ----
 
 // A single stage that gathers or reduces bucket by bucket does the same in each micro-batch but the
 // first and the last. PLAYED micro-batches are replayed, and PLAYED_MORE to know the time of one.
 enum { REPLAYED = 8, REPLAYED_MORE = 2 };
-
-ot_status ot_replay_find_places(ot_replay_request *r, bool works, ot_arena *arena) {
-  ot_estimator *const own = r->estimator->pools[r->estimator->pool];
-  const ot_candidate *const c = r->candidate;
-  if (c->crosses == OT_CROSSES_NOTHING) return OT_OK;
-  ot_stage_place *const places = ot_arena_array(arena, c->pp, sizeof *places);
-  int stage = 0;
-  for (int pool = 0; stage < c->pp; pool++) {
-    ot_estimator *const e = c->crosses == OT_CROSSES_PP ? own->pools[pool] : own;
-    const int ranks = c->tp * c->cp * ot_pool_replicas(&e->job, c, e->pool);
-    const ot_prices *prices = NULL;
-    ot_prices *whole = NULL;
-    if (works) OT_TRY(ot_work_prices_find(e, c, &prices));
-    if (!works) OT_TRY(ot_prices_find(e, c, &whole));
-    for (int i = 0; i < ot_pool_stages(&e->job, c, pool); i++) {
-      places[stage++] = (ot_stage_place){e, works ? prices : whole, i * ranks};
-    }
-  }
-  r->places = places;
-  return OT_OK;
-}
 
 // Finds what the replay and the memory estimate of `micro_batches` of `candidate` need; temporaries
 // are in the estimator's scratch.
@@ -116,28 +34,20 @@ static ot_status find_input(ot_estimator *e, const ot_candidate *candidate, int6
 // Prepares the replay and the memory estimate, once the input is found: only then may `arena` be
 // the estimator's scratch.
 static ot_status prepare_input(ot_replay_request *request, ot_arena *arena) {
-  OT_TRY(ot_replay_find_places(request, false, arena));
+  OT_TRY(ot_crossing_places(request, false, arena));
   ot_replay_outline(request, arena);
   return OT_OK;
 }
 
-// The candidate as pool `pool` replays it, in `own`.
-static ot_status candidate_in(ot_estimator *e, const ot_candidate *candidate, int pool,
-                              ot_candidate *own) {
-  int64_t micro_batches[OT_MAX_POOLS];
-  *own = *candidate;
-  if (candidate->crosses != OT_CROSSES_DP) return OT_OK;
-  OT_TRY(ot_pool_micro_batches(e, candidate, micro_batches));
-  own->micro_batches = micro_batches[pool];
-  return OT_OK;
-}
-
-// Finds and prepares all micro-batches of `own`, the candidate as the first pool replays it, in
-// `scratch`, an arena of the estimator's scratch.
-static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_candidate *own,
+// Finds and prepares all micro-batches of the first part of `candidate`, in `scratch`, an arena of
+// the estimator's scratch.
+static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_replay_part *first,
                          ot_arena *scratch, ot_replay_request *request) {
-  OT_TRY(candidate_in(e, candidate, 0, own));
-  OT_TRY(find_input(e, own, own->micro_batches, request));
+  ot_replay_part parts[OT_MOST_PARTS];
+  int num_parts;
+  OT_TRY(ot_crossing_parts(e, candidate, parts, &num_parts));
+  *first = parts[0];
+  OT_TRY(find_input(e, &first->candidate, first->candidate.micro_batches, request));
   *scratch = ot_arena_pool_begin(&e->scratch);
   return prepare_input(request, scratch);
 }
@@ -166,19 +76,6 @@ static void add_replay(const ot_stage_replay *replay, ot_estimate *out) {
   out->bubble_fraction = replay->bubble_s / out->step_s;
 }
 
-static double peak_flops(const ot_estimator *e) {
-  double sum = 0;
-  for (int i = 0; i < e->num_pools; i++) {
-    const ot_device_kind *const device = &e->pools[i]->cluster.device;
-    const double peak = device->flops[e->job.recipe.products] > 0
-                            ? device->flops[e->job.recipe.products]
-                            : device->flops[OT_F32];
-    sum += peak * (e->num_pools > 1 ? ot_cluster_pool_devices(e->job.cluster, i)
-                                    : ot_job_all_devices(&e->job));
-  }
-  return sum;
-}
-
 static void count_flops(const ot_replay_request *r, ot_estimate *out) {
   const ot_estimator *const e = r->estimator;
   const ot_candidate *const c = r->candidate;
@@ -189,7 +86,7 @@ static void count_flops(const ot_replay_request *r, ot_estimate *out) {
     model += r->prices->kind[blocks->kind_of[i]].model_flops;
   }
   const double times = (double)(e->job.global_batch_size / c->micro_batch_size) * c->cp * c->tp;
-  const double peak = peak_flops(e);
+  const double peak = ot_crossing_peak_flops(e);
   const double tokens = (double)e->job.global_batch_size * (double)e->job.sequence_length;
   out->hardware_flops = hardware * times;
   out->model_flops = model * times;
@@ -199,12 +96,11 @@ static void count_flops(const ot_replay_request *r, ot_estimate *out) {
   out->hfu = out->hardware_flops / out->step_s / peak;
 }
 
-static ot_memory_estimate memory_of(const ot_estimator *pool, int stage) {
-  return (ot_memory_estimate){
-      .stage = stage,
-      .context = ot_engine_context_bytes(pool->job.engine, &pool->cluster.device),
-      .capacity = ot_device_capacity(&pool->cluster.device),
-      .allowed = ot_estimator_memory(pool)};
+static ot_memory_estimate memory_of(const ot_estimator *e, int stage) {
+  return (ot_memory_estimate){.stage = stage,
+                              .context = ot_engine_context_bytes(e->job.engine, &e->cluster.device),
+                              .capacity = ot_device_capacity(&e->cluster.device),
+                              .allowed = ot_estimator_memory(e)};
 }
 
 static void add_teacher(const ot_estimator *e, int64_t bytes, ot_memory_estimate *out) {
@@ -277,9 +173,8 @@ static void extend(ot_stage_replay *replay, const ot_stage_replay *more, double 
 
 // ---- parts of the cluster that replay a step by themselves ----
 
-// All devices, or where replicas are in different pools, one of these.
 typedef struct part {
-  ot_candidate candidate;  // with the micro-batches of this part's replicas
+  ot_replay_part own;
   bool periodic;
   ot_replay_request request;   // of all micro-batches, or of REPLAYED
   ot_replay_request more;      // periodic: of REPLAYED_MORE more
@@ -287,11 +182,13 @@ typedef struct part {
   ot_stage_replay *replays;    // [stages]
 } part;
 
-static ot_status find_part(ot_estimator *e, part *p) {
-  OT_TRY(is_periodic(e, &p->candidate, &p->periodic));
-  if (!p->periodic) return find_input(e, &p->candidate, p->candidate.micro_batches, &p->request);
-  OT_TRY(find_input(e, &p->candidate, REPLAYED + REPLAYED_MORE, &p->more));
-  return find_input(e, &p->candidate, REPLAYED, &p->request);
+static ot_status find_part(part *p) {
+  ot_estimator *const e = p->own.estimator;
+  const ot_candidate *const c = &p->own.candidate;
+  OT_TRY(is_periodic(e, c, &p->periodic));
+  if (!p->periodic) return find_input(e, c, c->micro_batches, &p->request);
+  OT_TRY(find_input(e, c, REPLAYED + REPLAYED_MORE, &p->more));
+  return find_input(e, c, REPLAYED, &p->request);
 }
 
 static ot_status begin_part(part *p, ot_arena *arena) {
@@ -308,12 +205,13 @@ static ot_status replay_part(part *p, ot_arena *arena) {
   ot_stage_replay longer;
   OT_TRY(prepare_input(&p->more, arena));
   OT_TRY(ot_step_replay(&p->more, arena, &longer));
-  extend(p->replays, &longer, (double)(p->candidate.micro_batches - REPLAYED));
+  extend(p->replays, &longer, (double)(p->own.candidate.micro_batches - REPLAYED));
   return OT_OK;
 }
 
 // The part waits for the others before the gradient norm, until `met_s`.
-static void wait_until(const ot_estimator *e, double met_s, part *p) {
+static void wait_until(double met_s, part *p) {
+  const ot_estimator *const e = p->own.estimator;
   const double one_s = ot_price_step_s(&e->simulation, e->job.devices, 1) -
                        ot_price_step_s(&e->simulation, e->job.devices, 0);
   for (int r = 0; r < p->request.stages->num_ranks; r++) {
@@ -370,13 +268,13 @@ static void find_busiest(const part *parts, int num_parts, ot_estimate *out) {
 static void fill_pools(const ot_estimator *e, const part *parts, ot_estimate *out) {
   const ot_candidate *const c = &out->candidate;
   int stage = 0;
-  for (int i = 0; i < e->num_pools && c->crosses; i++) {
+  for (int i = 0; i < e->pools->num && c->crosses; i++) {
     const part *const p = c->crosses == OT_CROSSES_DP ? &parts[i] : parts;
     const int first = c->crosses == OT_CROSSES_DP ? 0 : stage;
     ot_pool_estimate *const pool = &out->pools[i];
     *pool = (ot_pool_estimate){.stages = ot_pool_stages(&e->job, c, i),
                                .replicas = ot_pool_replicas(&e->job, c, i),
-                               .micro_batches = p->candidate.micro_batches,
+                               .micro_batches = p->own.candidate.micro_batches,
                                .memory = p->memory[first]};
     for (int r = first; r < first + pool->stages; r++) {
       pool->layers += p->request.cut->shares[r].layers;
@@ -389,13 +287,15 @@ static void fill_pools(const ot_estimator *e, const part *parts, ot_estimate *ou
 // Estimates memory first; replays the step if it fits or if `always`.
 static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool always,
                           ot_estimate *out) {
-  part parts[OT_MAX_POOLS];
-  const int num_parts = candidate->crosses == OT_CROSSES_DP ? e->num_pools : 1;
+  ot_replay_part given[OT_MOST_PARTS];
+  part parts[OT_MOST_PARTS];
+  int num_parts;
   bool periodic = false;
   double met_s = 0;
+  OT_TRY(ot_crossing_parts(e, candidate, given, &num_parts));
   for (int i = 0; i < num_parts; i++) {
-    OT_TRY(candidate_in(e, candidate, i, &parts[i].candidate));
-    OT_TRY(find_part(e->pools[i], &parts[i]));
+    parts[i].own = given[i];
+    OT_TRY(find_part(&parts[i]));
     periodic = periodic || parts[i].periodic;
   }
   ot_arena scratch = ot_arena_pool_begin(&e->scratch);
@@ -408,7 +308,7 @@ static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool a
     OT_TRY(replay_part(&parts[i], &scratch));
     met_s = ot_larger(met_s, parts[i].replays[0].met_s);
   }
-  for (int i = 0; i < num_parts; i++) wait_until(e->pools[i], met_s, &parts[i]);
+  for (int i = 0; i < num_parts; i++) wait_until(met_s, &parts[i]);
   find_busiest(parts, num_parts, out);
   ot_teacher_cost_add(&e->job, &parts[0].request.teacher, out);
   count_flops(&parts[0].request, out);
@@ -468,10 +368,10 @@ ot_status ot_estimate_chunks(ot_estimator *estimator, const ot_candidate *candid
 
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out) {
-  ot_candidate own;
+  ot_replay_part first;
   ot_arena scratch;
   ot_replay_request request;
-  OT_TRY(prepare(estimator, candidate, &own, &scratch, &request));
+  OT_TRY(prepare(estimator, candidate, &first, &scratch, &request));
   const ot_stages *const stages = request.stages;
   *out = ot_arena_array(arena, stages->num_ranks, sizeof **out);
   for (int chunk = stages->num_chunks - 1; chunk >= 0; chunk--) {
@@ -501,10 +401,10 @@ static void add_work(const ot_phase_price *price, ot_work_estimate *out) {
 
 ot_status ot_estimate_chunk_works(ot_estimator *estimator, const ot_candidate *candidate,
                                   ot_arena *arena, ot_chunk_estimate **out, int *num_chunks) {
-  ot_candidate own;
+  ot_replay_part first;
   ot_arena scratch;
   ot_replay_request request;
-  OT_TRY(prepare(estimator, candidate, &own, &scratch, &request));
+  OT_TRY(prepare(estimator, candidate, &first, &scratch, &request));
   const ot_stages *const stages = request.stages;
   *num_chunks = stages->num_chunks;
   *out = ot_arena_array(arena, stages->num_chunks, sizeof **out);
@@ -527,10 +427,10 @@ ot_status ot_estimate_chunk_works(ot_estimator *estimator, const ot_candidate *c
 
 ot_status ot_estimate_replay(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_replayed_step *out) {
-  ot_candidate own;
+  ot_replay_part first;
   ot_arena scratch;
   ot_replay_request request;
-  OT_TRY(prepare(estimator, candidate, &own, &scratch, &request));
+  OT_TRY(prepare(estimator, candidate, &first, &scratch, &request));
   const int64_t room = request.flow->num_actions + request.flow->num_ranks;
   *out = (ot_replayed_step){.actions = ot_arena_array(arena, room, sizeof *out->actions)};
   request.replayed = out;

@@ -167,7 +167,7 @@ struct ot_estimator {
   ot_arena_pool scratch;   // temporaries of one price, flow, bound or replay
   ot_arena_pool searches;  // those of a search that uses this estimator
   ot_task_ends *ends;
-  ot_cluster cluster;  // for the ranks of the job, as those of this estimator's pool see it
+  ot_cluster cluster;  // for the ranks of the job, as those of its own devices see it
   int threads;         // per kernel of a rank
   ot_simulation simulation;
   ot_model layers;              // the model with one layer of each kind
@@ -183,10 +183,15 @@ struct ot_estimator {
   int64_t bounds_capacity;
   ot_priced_teacher *teachers;  // [num_teachers]
   int64_t num_teachers, teachers_capacity;
-  // One estimator prices each pool of the cluster; that of the job is the first.
-  int pool, num_pools;
-  ot_estimator **pools;  // [num_pools]
+  // An estimator prices devices of one kind. Those of the whole cluster are in pools.h.
+  struct ot_pools *pools;
+  int pool;  // index of this one
 };
+
+// An estimator of devices of one kind, as whose ranks see the cluster `cluster` is; `job` has
+// passed its check.
+ot_status ot_estimator_create(const ot_job *job, const ot_cluster *cluster, ot_arena *arena,
+                              ot_estimator **out);
 
 // Bytes sent between stages at a partition point before a block.
 static inline double ot_price_edge_bytes(const ot_prices *prices, const ot_block_price *block) {
@@ -253,9 +258,9 @@ ot_status ot_flow_find(ot_estimator *estimator, const ot_candidate *candidate,
 
 // Where a stage is.
 typedef struct ot_stage_place {
-  const ot_estimator *estimator;  // of its pool
-  const ot_prices *prices;        // in it
-  int first;                      // its first device, counted in the pool
+  const ot_estimator *estimator;  // of its devices
+  const ot_prices *prices;        // on them
+  int first;                      // its first device, counted among those of its kind
 } ot_stage_place;
 
 typedef struct ot_replay_request {
@@ -284,10 +289,6 @@ typedef struct ot_stage_replay {
 
 // Where stage `stage` is.
 ot_stage_place ot_replay_place(const ot_replay_request *request, int stage);
-
-// Fills places on a mixed cluster, in `arena`: prices may be those of ot_work_prices_find
-// (`works`).
-ot_status ot_replay_find_places(ot_replay_request *request, bool works, ot_arena *arena);
 
 // Fills outline and outlines, in `arena`. Call before memory is counted and the step is replayed.
 void ot_replay_outline(ot_replay_request *request, ot_arena *arena);

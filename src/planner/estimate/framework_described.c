@@ -5,9 +5,9 @@
 #include "base/extremes.h"
 #include "describe/parallel_check.h"
 #include "describe/pipeline_rules.h"
+#include "estimate/crossing_estimate.h"
 #include "estimate/framework.h"
 #include "estimate/phase_price.h"
-#include "estimate/pools.h"
 #include "software/ability_check.h"
 
 // ---- checks ----
@@ -190,7 +190,7 @@ static void share_experts(const ot_estimator *e, const ot_candidate *c, int kind
 }
 
 ot_group_shape ot_described_expert_replicas(const ot_estimator *e, const ot_candidate *c) {
-  return ot_pool_shape(e, c, (ot_group_shape){c->tp * c->cp * c->dp / c->ep, 0, c->ep, 0});
+  return ot_crossing_shape(e, c, (ot_group_shape){c->tp * c->cp * c->dp / c->ep, 0, c->ep, 0});
 }
 
 // A token is sent once to each domain that holds one of its experts, and from there once to each
@@ -351,7 +351,7 @@ static double pass_s(const ot_estimator *e, double bytes) {
 // torch FSDP's mesh). Without sharding, the ranks of the all-reduce.
 static ot_group_shape shard_shape(const ot_estimator *e, const ot_candidate *c) {
   const int dp = c->zero > 0 ? c->dp_shard : c->dp;
-  return ot_pool_shape(e, c, (ot_group_shape){.size = dp * c->cp, .stride = c->tp});
+  return ot_crossing_shape(e, c, (ot_group_shape){.size = dp * c->cp, .stride = c->tp});
 }
 
 // A bucket may hold several blocks, or a block fill several buckets: assumes equally full buckets.
@@ -401,7 +401,7 @@ static ot_status price_reductions(const ot_estimator *e, const ot_candidate *c,
                                   ot_block_price *to) {
   const ot_group_shape copies = {.size = c->zero > 0 ? c->dp / c->dp_shard : 1,
                                  .stride = c->tp * c->cp * c->dp_shard};
-  const ot_group_shape dense[2] = {shard_shape(e, c), ot_pool_shape(e, c, copies)};
+  const ot_group_shape dense[2] = {shard_shape(e, c), ot_crossing_shape(e, c, copies)};
   const ot_group_shape experts[2] = {ot_described_expert_replicas(e, c), {.size = 1, .stride = 1}};
   OT_TRY(add_sums(e, c, (double)to->buckets.elements - to->expert_elements, dense, to));
   return to->expert_elements > 0 ? add_sums(e, c, to->expert_elements, experts, to) : OT_OK;

@@ -37,7 +37,7 @@ typedef struct ot_chunk_cost {
 
 typedef struct ot_replayer {
   const ot_replay_request *request;
-  const ot_prices *prices;      // of the first pool, for what is equal in all
+  const ot_prices *prices;      // of the first stage, for what is equal in all
   const ot_stage_place *place;  // [num_ranks]
   const ot_stages *stages;
   const ot_pipeline_flow *flow;

@@ -27,9 +27,7 @@ static double hand_over_s(const ot_replayer *p, ot_work work, int chunk) {
   return cut ? cut->hand_over.total_s : 0;
 }
 
-// If tp replicates activations, each tp rank may send a part, and the receivers gather the parts
-// (Narayanan et al. 2021, sec. 4.1; DeepSpeed's partitioned pipes).
-// From a stage of one pool to one of another: as slow as the slower side.
+// Between devices of different kinds: as slow as the slower side.
 static ot_status price_crossing(const ot_stage_place *from, const ot_stage_place *to, double bytes,
                                 ot_price *out) {
   const ot_stage_place *const sides[2] = {from, to};
@@ -43,6 +41,8 @@ static ot_status price_crossing(const ot_stage_place *from, const ot_stage_place
   return OT_OK;
 }
 
+// If tp replicates activations, each tp rank may send a part, and the receivers gather the parts
+// (Narayanan et al. 2021, sec. 4.1; DeepSpeed's partitioned pipes).
 static ot_status price_hop(const ot_replayer *p, int chunk, double *hop_s) {
   const ot_stage_place *const from = &p->place[p->flow->rank_of[chunk - 1]];
   const ot_stage_place *const to = &p->place[p->flow->rank_of[chunk]];

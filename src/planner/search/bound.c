@@ -4,7 +4,7 @@
 #include "base/extremes.h"
 #include "describe/expert_load.h"
 #include "describe/pipeline_rules.h"
-#include "estimate/pools.h"
+#include "estimate/crossing_estimate.h"
 #include "estimate/teacher_cost.h"
 #include "search/bound_stage.h"
 #include "search/space.h"
@@ -124,18 +124,17 @@ void ot_shard_bound_merge(const ot_shard_bound *other, ot_shard_bound *out) {
 
 // ---- bounds of a candidate ----
 
+static int64_t reserved_of(const ot_estimator *e, int64_t peak) {
+  return (int64_t)((double)peak * (1 + e->job.engine->allocator_slack));
+}
+
 int64_t ot_bound_used(const ot_estimator *estimator, int64_t peak) {
-  const ot_engine *const engine = estimator->job.engine;
-  const int64_t reserved = (int64_t)((double)peak * (1 + engine->allocator_slack));
-  return reserved + ot_engine_context_bytes(engine, &estimator->cluster.device);
+  const ot_device_kind *const device = &estimator->cluster.device;
+  return reserved_of(estimator, peak) + ot_engine_context_bytes(estimator->job.engine, device);
 }
 
 bool ot_bound_fits(const ot_estimator *estimator, int64_t peak) {
-  for (int i = 0; i < estimator->num_pools; i++) {
-    const ot_estimator *const pool = estimator->pools[i];
-    if (ot_bound_used(pool, peak) <= ot_estimator_memory(pool)) return true;
-  }
-  return false;
+  return ot_crossing_has_room(estimator, reserved_of(estimator, peak));
 }
 
 ot_status ot_bound_elements(ot_estimator *e, const ot_candidate *candidate, double elements[2]) {
@@ -206,6 +205,23 @@ static ot_status bound_cut(ot_estimator *e, ot_bound_depth depth, ot_bounder *b)
   return OT_OK;
 }
 
+// Stages and replicas on devices of different kinds have different shares of the blocks: the time
+// is bounded by all the work, the memory by the mean.
+static ot_status bound_crossing(ot_estimator *e, const ot_candidate *priced, ot_bounder *b) {
+  ot_bound_mean(b, true, 0);
+  b->end_s = 0;
+  return ot_crossing_bound(e, b->candidate, priced, b->scale, &b->met_s);
+}
+
+static ot_status bound_candidate(ot_estimator *e, const ot_bound_request *request,
+                                 const ot_candidate *priced, ot_bounder *b) {
+  const ot_candidate *const c = b->candidate;
+  if (c->crosses) return bound_crossing(e, priced, b);
+  if (request->depth >= OT_BOUND_CUT) return bound_cut(e, request->depth, b);
+  ot_bound_mean(b, request->scope == OT_SCOPE_SPLIT, most_chunks(e, c, request->scope));
+  return OT_OK;
+}
+
 ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_estimate_bound *out) {
   const ot_candidate *const c = request->candidate;
   ot_shard_bound shards;
@@ -218,24 +234,11 @@ ot_status ot_bound_build(ot_estimator *e, const ot_bound_request *request, ot_es
     OT_TRY(ot_shard_bound_build(e, c, b.work->elements, &shards));
     b.shards = &shards;
   }
-  const bool mixed = e->num_pools > 1;
-  if (request->depth < OT_BOUND_CUT || mixed) {
-    const int chunks = mixed ? 0 : most_chunks(e, c, request->scope);
-    ot_bound_mean(&b, request->scope == OT_SCOPE_SPLIT || mixed, chunks);
-  } else {
-    OT_TRY(bound_cut(e, request->depth, &b));
-  }
+  OT_TRY(bound_candidate(e, request, &priced, &b));
   const double least = e->job.correction ? e->job.correction->least : 1;
-  if (mixed) OT_TRY(ot_pools_bound(e, c, &priced, b.scale, &b.met_s));
-  const double end_s = mixed ? 0 : b.end_s;
-  const double s = (ot_larger(b.met_s, request->work_s) + end_s) * rounding;
-  double step_s = 1e300;
-  for (int i = 0; i < e->num_pools; i++) {
-    const ot_simulation *const pool = &e->pools[i]->simulation;
-    step_s = ot_smaller(step_s, ot_price_step_s(pool, e->job.devices, s));
-  }
+  const double s = (ot_larger(b.met_s, request->work_s) + b.end_s) * rounding;
   const double peak = request->depth == OT_BOUND_PLAIN ? 0 : b.peak;
-  *out = (ot_estimate_bound){.step_s = step_s, .peak = (int64_t)peak};
+  *out = (ot_estimate_bound){.step_s = ot_crossing_step_s(e, s), .peak = (int64_t)peak};
   OT_TRY(ot_teacher_cost_bound(e, c, out));
   out->step_s *= least;
   return OT_OK;

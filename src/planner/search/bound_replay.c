@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bound of the pipeline itself: its actions replayed without collectives of data parallelism.
 #include "base/extremes.h"
-#include "estimate/pools.h"
+#include "estimate/crossing_estimate.h"
 #include "search/bound.h"
 
 static ot_status replay_work(ot_estimator *e, const ot_candidate *candidate, double *work_s) {
@@ -11,22 +11,20 @@ static ot_status replay_work(ot_estimator *e, const ot_candidate *candidate, dou
   request.stages = &request.cut->stages;
   OT_TRY(ot_flow_find(e, candidate, request.stages, &request.flow));
   ot_arena scratch = ot_arena_pool_begin(&e->scratch);
-  OT_TRY(ot_replay_find_places(&request, true, &scratch));
+  OT_TRY(ot_crossing_places(&request, true, &scratch));
   ot_replay_outline(&request, &scratch);
   request.outlines = NULL;
   return ot_step_replay_work(&request, &scratch, work_s);
 }
 
 ot_status ot_bound_replay(ot_estimator *e, const ot_candidate *candidate, double *work_s) {
-  int64_t micro_batches[OT_MAX_POOLS];
-  if (candidate->crosses != OT_CROSSES_DP) return replay_work(e, candidate, work_s);
-  OT_TRY(ot_pool_micro_batches(e, candidate, micro_batches));
+  ot_replay_part parts[OT_MOST_PARTS];
+  int num_parts;
+  OT_TRY(ot_crossing_parts(e, candidate, parts, &num_parts));
   *work_s = 0;
-  for (int i = 0; i < e->num_pools; i++) {
-    ot_candidate own = *candidate;
+  for (int i = 0; i < num_parts; i++) {
     double s;
-    own.micro_batches = micro_batches[i];
-    OT_TRY(replay_work(e->pools[i], &own, &s));
+    OT_TRY(replay_work(parts[i].estimator, &parts[i].candidate, &s));
     *work_s = ot_larger(*work_s, s);
   }
   return OT_OK;
