@@ -1,66 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Combines costs, partition, pipeline schedule, replay and memory of a candidate into its estimate.
+// Combines the parts of a candidate (part_estimate.h) into its estimate, and tells of its stages,
+// chunks and actions.
 #include "estimate/estimate.h"
 
 #include "base/extremes.h"
-#include "describe/pipeline_rules.h"
-#include "estimate/crossing_estimate.h"
-#include "estimate/framework.h"
-#include "estimate/pools.h"
+#include "estimate/part_estimate.h"
 #include "estimate/teacher_cost.h"
 
-// ---- one candidate ----
-
-// A single stage that gathers or reduces bucket by bucket does the same in each micro-batch but the
-// first and the last. PLAYED micro-batches are replayed, and PLAYED_MORE to know the time of one.
-enum { REPLAYED = 8, REPLAYED_MORE = 2 };
-
-// Finds what the replay and the memory estimate of `micro_batches` of `candidate` need; temporaries
-// are in the estimator's scratch.
-static ot_status find_input(ot_estimator *e, const ot_candidate *candidate, int64_t micro_batches,
-                            ot_replay_request *request) {
-  ot_prices *prices;
-  *request = (ot_replay_request){.estimator = e, .candidate = candidate};
-  OT_TRY(ot_prices_find(e, candidate, &prices));
-  request->prices = prices;
-  OT_TRY(ot_teacher_cost_find(e, candidate, &request->teacher));
-  OT_TRY(ot_stage_partition_find(e, candidate, &request->cut));
-  request->stages = &request->cut->stages;
-  ot_candidate some = *candidate;
-  some.micro_batches = micro_batches;
-  return ot_flow_find(e, &some, request->stages, &request->flow);
-}
-
-// Prepares the replay and the memory estimate, once the input is found: only then may `arena` be
-// the estimator's scratch.
-static ot_status prepare_input(ot_replay_request *request, ot_arena *arena) {
-  OT_TRY(ot_crossing_places(request, false, arena));
-  ot_replay_outline(request, arena);
-  return OT_OK;
-}
-
-// Finds and prepares all micro-batches of the first part of `candidate`, in `scratch`, an arena of
-// the estimator's scratch.
-static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_replay_part *first,
-                         ot_arena *scratch, ot_replay_request *request) {
-  ot_replay_part parts[OT_MOST_PARTS];
-  int num_parts;
-  OT_TRY(ot_crossing_parts(e, candidate, parts, &num_parts));
-  *first = parts[0];
-  OT_TRY(find_input(e, &first->candidate, first->candidate.micro_batches, request));
-  *scratch = ot_arena_pool_begin(&e->scratch);
-  return prepare_input(request, scratch);
-}
-
-// Whether the first PLAYED micro-batches represent all.
-static ot_status is_periodic(ot_estimator *e, const ot_candidate *candidate, bool *periodic) {
-  ot_prices *prices;
-  OT_TRY(ot_prices_find(e, candidate, &prices));
-  *periodic = candidate->pp == 1 && !ot_pipeline_rules_of(candidate->pipeline)->fills &&
-              candidate->micro_batches > REPLAYED + REPLAYED_MORE &&
-              (prices->gathers || prices->each_micro_batch);
-  return OT_OK;
-}
+// ---- terms ----
 
 // Time without waiting.
 static double busy_s(const ot_stage_replay *replay) { return replay->total_s - replay->bubble_s; }
@@ -96,122 +43,11 @@ static void count_flops(const ot_replay_request *r, ot_estimate *out) {
   out->hfu = out->hardware_flops / out->step_s / peak;
 }
 
-static ot_memory_estimate memory_of(const ot_estimator *e, int stage) {
-  return (ot_memory_estimate){.stage = stage,
-                              .context = ot_engine_context_bytes(e->job.engine, &e->cluster.device),
-                              .capacity = ot_device_capacity(&e->cluster.device),
-                              .allowed = ot_estimator_memory(e)};
-}
-
-static void add_teacher(const ot_estimator *e, int64_t bytes, ot_memory_estimate *out) {
-  out->teacher = bytes;
-  out->peak += bytes;
-  out->reserved = (int64_t)((double)out->peak * (1 + e->job.engine->allocator_slack));
-}
-
-// Memory of each stage, `out` [stages].
-static void find_memory(const ot_replay_request *r, ot_arena *arena, ot_memory_estimate *out) {
-  const ot_estimator *const e = r->estimator;
-  const int stages = r->stages->num_ranks;
-  const int head = r->stages->rank_of[r->stages->num_chunks - 1];
-  const bool teaches = ot_run_teacher_ranks(e->job.run) == 0;
-  for (int i = 0; i < stages; i++) out[i] = memory_of(ot_replay_place(r, i).estimator, i);
-  e->framework->count_memory(r, arena, out);
-  for (int i = 0; i < stages; i++) {
-    add_teacher(e, teaches && i == head ? r->teacher.bytes : 0, &out[i]);
-  }
-}
-
-static bool has_room(const ot_memory_estimate *m) { return m->reserved + m->context <= m->allowed; }
-
-// Whether `a` fills a larger part of its device than `b`.
-static bool is_fuller(const ot_memory_estimate *a, const ot_memory_estimate *b) {
-  if (a->capacity == b->capacity) return a->peak > b->peak;
-  return (double)(a->reserved + a->context) / (double)a->allowed >
-         (double)(b->reserved + b->context) / (double)b->allowed;
-}
-
-void ot_replay_outline(ot_replay_request *r, ot_arena *arena) {
-  const ot_prices *const prices = r->prices;
-  const ot_block_list *const blocks = prices->blocks;
-  const int stages = r->stages->num_ranks;
-  bool *const reshards = ot_arena_array(arena, blocks->num_blocks, sizeof *reshards);
-  r->outline = (ot_outline_request){
-      .stages = r->stages,
-      .buckets = ot_arena_array(arena, blocks->num_blocks, sizeof *r->outline.buckets),
-      .reshards = reshards,
-      .num_blocks = blocks->num_blocks,
-      .prefetch = ot_estimator_prefetch(r->estimator),
-      .tied_block = prices->tied ? 0 : -1,
-      .tied_user = prices->tied ? blocks->num_blocks - 1 : -1};
-  for (int i = 0; i < blocks->num_blocks; i++) {
-    r->outline.buckets[i] = &prices->kind[blocks->kind_of[i]].buckets;
-    reshards[i] = ot_estimator_reshards(r->estimator, blocks->place_of[i]);
-  }
-  if (!prices->gathers && !prices->each_micro_batch) return;
-  r->outlines = ot_arena_array(arena, stages, sizeof *r->outlines);
-  for (int i = 0; i < stages; i++) {
-    r->outline.stage = i;
-    ot_step_outline_build(&r->outline, r->flow, arena, &r->outlines[i]);
-  }
-}
-
-// Adds the time of `times` more micro-batches to `replay`, from a replay of PLAYED_MORE more.
-static void extend(ot_stage_replay *replay, const ot_stage_replay *more, double times) {
-  const double n = times / REPLAYED_MORE;
-  replay->total_s += n * (more->total_s - replay->total_s);
-  replay->met_s += n * (more->met_s - replay->met_s);
-  replay->compute_s += n * (more->compute_s - replay->compute_s);
-  replay->update_s += n * (more->update_s - replay->update_s);
-  replay->bubble_s += n * (more->bubble_s - replay->bubble_s);
-  replay->host_s += n * (more->host_s - replay->host_s);
-  replay->recompute_s += n * (more->recompute_s - replay->recompute_s);
-  for (int i = 0; i < OT_TIMELINE_AXES; i++) {
-    replay->exposed_s[i] += n * (more->exposed_s[i] - replay->exposed_s[i]);
-  }
-}
-
-// ---- parts of the cluster that replay a step by themselves ----
-
-typedef struct part {
-  ot_replay_part own;
-  bool periodic;
-  ot_replay_request request;   // of all micro-batches, or of REPLAYED
-  ot_replay_request more;      // periodic: of REPLAYED_MORE more
-  ot_memory_estimate *memory;  // [stages]
-  ot_stage_replay *replays;    // [stages]
-} part;
-
-static ot_status find_part(part *p) {
-  ot_estimator *const e = p->own.estimator;
-  const ot_candidate *const c = &p->own.candidate;
-  OT_TRY(is_periodic(e, c, &p->periodic));
-  if (!p->periodic) return find_input(e, c, c->micro_batches, &p->request);
-  OT_TRY(find_input(e, c, REPLAYED + REPLAYED_MORE, &p->more));
-  return find_input(e, c, REPLAYED, &p->request);
-}
-
-static ot_status begin_part(part *p, ot_arena *arena) {
-  OT_TRY(prepare_input(&p->request, arena));
-  p->memory = ot_arena_array(arena, p->request.stages->num_ranks, sizeof *p->memory);
-  find_memory(&p->request, arena, p->memory);
-  return OT_OK;
-}
-
-static ot_status replay_part(part *p, ot_arena *arena) {
-  p->replays = ot_arena_array(arena, p->request.stages->num_ranks, sizeof *p->replays);
-  OT_TRY(ot_step_replay(&p->request, arena, p->replays));
-  if (!p->periodic) return OT_OK;
-  ot_stage_replay longer;
-  OT_TRY(prepare_input(&p->more, arena));
-  OT_TRY(ot_step_replay(&p->more, arena, &longer));
-  extend(p->replays, &longer, (double)(p->own.candidate.micro_batches - REPLAYED));
-  return OT_OK;
-}
+// ---- parts that replay a step by themselves ----
 
 // The part waits for the others before the gradient norm, until `met_s`.
-static void wait_until(double met_s, part *p) {
-  const ot_estimator *const e = p->own.estimator;
+static void wait_until(double met_s, ot_part_estimate *p) {
+  const ot_estimator *const e = p->part.estimator;
   const double one_s = ot_price_step_s(&e->simulation, e->job.devices, 1) -
                        ot_price_step_s(&e->simulation, e->job.devices, 0);
   for (int r = 0; r < p->request.stages->num_ranks; r++) {
@@ -225,30 +61,30 @@ static void wait_until(double met_s, part *p) {
   }
 }
 
-static void find_fullest(const part *parts, int num_parts, ot_estimate *out) {
+static void find_fullest(const ot_part_estimate *parts, int num_parts, ot_estimate *out) {
   out->fits = true;
   out->memory = parts[0].memory[0];
   for (int i = 0; i < num_parts; i++) {
     for (int r = 0; r < parts[i].request.stages->num_ranks; r++) {
       const ot_memory_estimate *const m = &parts[i].memory[r];
-      if (is_fuller(m, &out->memory)) out->memory = *m;
-      if (!has_room(m)) out->fits = false;
+      if (ot_memory_is_fuller(m, &out->memory)) out->memory = *m;
+      if (!ot_memory_has_room(m)) out->fits = false;
     }
   }
 }
 
 // A rank on which only a teacher runs.
-static void compare_teacher(const ot_estimator *e, const part *p, ot_estimate *out) {
+static void compare_teacher(const ot_estimator *e, const ot_part_estimate *p, ot_estimate *out) {
   const ot_teacher_price *const teacher = &p->request.teacher;
   if (teacher->parameters == 0 || ot_run_teacher_ranks(e->job.run) == 0) return;
-  ot_memory_estimate m = memory_of(e, p->request.stages->num_ranks);
-  add_teacher(e, teacher->bytes, &m);
-  if (is_fuller(&m, &out->memory)) out->memory = m;
-  if (!has_room(&m)) out->fits = false;
+  ot_memory_estimate m = ot_memory_empty(e, p->request.stages->num_ranks);
+  ot_memory_add_teacher(e, teacher->bytes, &m);
+  if (ot_memory_is_fuller(&m, &out->memory)) out->memory = m;
+  if (!ot_memory_has_room(&m)) out->fits = false;
 }
 
 // The busiest stage of all parts; others end with it.
-static void find_busiest(const part *parts, int num_parts, ot_estimate *out) {
+static void find_busiest(const ot_part_estimate *parts, int num_parts, ot_estimate *out) {
   const ot_stage_replay *busiest = parts[0].replays;
   double end_s = 0;
   for (int i = 0; i < num_parts; i++) {
@@ -264,48 +100,28 @@ static void find_busiest(const part *parts, int num_parts, ot_estimate *out) {
   add_replay(&taken, out);
 }
 
-// Writes the part of each pool to out->pools.
-static void fill_pools(const ot_estimator *e, const part *parts, ot_estimate *out) {
-  const ot_candidate *const c = &out->candidate;
-  int stage = 0;
-  for (int i = 0; i < e->pools->num && c->crosses; i++) {
-    const part *const p = c->crosses == OT_CROSSES_DP ? &parts[i] : parts;
-    const int first = c->crosses == OT_CROSSES_DP ? 0 : stage;
-    ot_pool_estimate *const pool = &out->pools[i];
-    *pool = (ot_pool_estimate){.stages = ot_pool_stages(&e->job, c, i),
-                               .replicas = ot_pool_replicas(&e->job, c, i),
-                               .micro_batches = p->own.candidate.micro_batches,
-                               .memory = p->memory[first]};
-    for (int r = first; r < first + pool->stages; r++) {
-      pool->layers += p->request.cut->shares[r].layers;
-      if (is_fuller(&p->memory[r], &pool->memory)) pool->memory = p->memory[r];
-    }
-    stage += pool->stages;
-  }
-}
-
 // Estimates memory first; replays the step if it fits or if `always`.
 static ot_status estimate(ot_estimator *e, const ot_candidate *candidate, bool always,
                           ot_estimate *out) {
   ot_replay_part given[OT_MOST_PARTS];
-  part parts[OT_MOST_PARTS];
+  ot_part_estimate parts[OT_MOST_PARTS];
   int num_parts;
   bool periodic = false;
   double met_s = 0;
   OT_TRY(ot_crossing_parts(e, candidate, given, &num_parts));
   for (int i = 0; i < num_parts; i++) {
-    parts[i].own = given[i];
-    OT_TRY(find_part(&parts[i]));
+    parts[i].part = given[i];
+    OT_TRY(ot_part_estimate_find(&parts[i]));
     periodic = periodic || parts[i].periodic;
   }
   ot_arena scratch = ot_arena_pool_begin(&e->scratch);
-  for (int i = 0; i < num_parts; i++) OT_TRY(begin_part(&parts[i], &scratch));
+  for (int i = 0; i < num_parts; i++) OT_TRY(ot_part_estimate_begin(&parts[i], &scratch));
   find_fullest(parts, num_parts, out);
   compare_teacher(e, parts, out);
-  fill_pools(e, parts, out);
+  ot_crossing_report(parts, out);
   if (!out->fits && !always && !periodic) return OT_OK;
   for (int i = 0; i < num_parts; i++) {
-    OT_TRY(replay_part(&parts[i], &scratch));
+    OT_TRY(ot_part_estimate_replay(&parts[i], &scratch));
     met_s = ot_larger(met_s, parts[i].replays[0].met_s);
   }
   for (int i = 0; i < num_parts; i++) wait_until(met_s, &parts[i]);
@@ -366,6 +182,16 @@ ot_status ot_estimate_chunks(ot_estimator *estimator, const ot_candidate *candid
   return OT_OK;
 }
 
+// The first part of `candidate`, which stands for all.
+static ot_status prepare(ot_estimator *e, const ot_candidate *candidate, ot_replay_part *first,
+                         ot_arena *scratch, ot_replay_request *request) {
+  ot_replay_part parts[OT_MOST_PARTS];
+  int num_parts;
+  OT_TRY(ot_crossing_parts(e, candidate, parts, &num_parts));
+  *first = parts[0];
+  return ot_part_estimate_prepare(first, scratch, request);
+}
+
 ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candidate,
                              ot_arena *arena, ot_stage_estimate **out) {
   ot_replay_part first;
@@ -387,7 +213,7 @@ ot_status ot_estimate_stages(ot_estimator *estimator, const ot_candidate *candid
     }
   }
   ot_memory_estimate *const memory = ot_arena_array(&scratch, stages->num_ranks, sizeof *memory);
-  find_memory(&request, &scratch, memory);
+  ot_part_estimate_memory(&request, &scratch, memory);
   for (int i = 0; i < stages->num_ranks; i++) (*out)[i].memory = memory[i];
   return OT_OK;
 }

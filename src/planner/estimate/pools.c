@@ -6,6 +6,7 @@
 #include "estimate/crossing_estimate.h"
 #include "estimate/estimate.h"
 #include "estimate/job_check.h"
+#include "estimate/part_estimate.h"
 
 ot_status ot_estimator_build(const ot_job *job, ot_arena *arena, ot_estimator **out) {
   OT_TRY(ot_job_check(job));
@@ -104,6 +105,27 @@ ot_status ot_crossing_places(ot_replay_request *r, bool works, ot_arena *arena) 
   }
   r->places = places;
   return OT_OK;
+}
+
+void ot_crossing_report(const ot_part_estimate *parts, ot_estimate *out) {
+  const ot_estimator *const e = parts->part.estimator;
+  const ot_candidate *const c = &out->candidate;
+  const bool apart = c->crosses == OT_CROSSES_DP;
+  int stage = 0;
+  for (int i = 0; i < e->pools->num && c->crosses; i++) {
+    const ot_part_estimate *const p = apart ? &parts[i] : parts;
+    const int first = apart ? 0 : stage;
+    ot_pool_estimate *const pool = &out->pools[i];
+    *pool = (ot_pool_estimate){.stages = ot_pool_stages(&e->job, c, i),
+                               .replicas = ot_pool_replicas(&e->job, c, i),
+                               .micro_batches = p->part.candidate.micro_batches,
+                               .memory = p->memory[first]};
+    for (int r = first; r < first + pool->stages; r++) {
+      pool->layers += p->request.cut->shares[r].layers;
+      if (ot_memory_is_fuller(&p->memory[r], &pool->memory)) pool->memory = p->memory[r];
+    }
+    stage += pool->stages;
+  }
 }
 
 // ---- all devices ----
