@@ -56,6 +56,11 @@ expect 2 "no software here trains uneven replicas" "${plan[@]}" --pp 1 --tp 1 --
 "${plan[@]}" --pp 2 --engine megatron-core --emit megatron=megatron.sh >/dev/null
 holds megatron.sh 'pipeline-model-parallel-layout'
 
+# One device in each pool: no axis can be traded for another.
+sed 's/num_devices: 8/num_devices: 1/' two.yaml >tiny.yaml
+"$orthant" plan --model gpt2 --cluster tiny.yaml --global-batch-size 8 --crosses pp --tp 1 --pp 2 >tiny.txt
+holds tiny.txt 'pp crosses pools'
+
 # ---- what is refused ----
 expect 2 "which only \`orthant plan\` prices" "$orthant" simulate run.yaml --cluster two.yaml
 expect 2 "pools of 16 devices in total, 32 asked for" "${plan[@]}" --gpus 32

@@ -14,7 +14,9 @@
 enum { TOLD_TERMS = 2 };  // terms listed per alternative
 
 // Adapts `c` to its new dp: whole micro-batches, and states sharded over all of dp if they were.
+// Without ranks of tp, the trade of an axis was impossible.
 static void fit(const ot_what_if *w, ot_candidate *c) {
+  if (c->tp == 0) return;
   const ot_candidate *const best = &w->best->candidate;
   const bool all = best->dp_shard == best->dp || c->dp % best->dp_shard != 0;
   if (all) c->dp_shard = c->dp;
