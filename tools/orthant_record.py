@@ -133,13 +133,13 @@ class Recorder:
         while hasattr(optimizer, "optimizer"): optimizer = optimizer.optimizer  # of accelerate
         self._moments(getattr(optimizer, "state", {}), "")
         if optimizer is not None: self.settings(optimizer)
-    def settings(self, optimizer):
+    def settings(self, optimizer, step=None):  # step: its number from 1, if there is no state
         """after() calls it; call it yourself before DeepSpeed replaces the parameters."""
         names, groups = {p: [hf for hf, _ in self.names(n, p)] for n, p in self._parameters()}, []
         for group in optimizer.param_groups:
             params, state = group["params"], optimizer.state
             steps = [float(state[p]["step"]) for p in params if "step" in state.get(p, {})]
-            found = {"step": max(steps, default=None), **group, "params": None}.items()
+            found = {"step": max(steps, default=step), **group, "params": None}.items()
             groups.append({"names": [hf for p in params for hf in names.get(p, [])],
                            "settings": {k: plain(v) for k, v in found if plain(v) is not None}})
         self.meta["optimizer"] = {"class": type(optimizer).__name__, "groups": groups}

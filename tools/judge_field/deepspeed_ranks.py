@@ -35,7 +35,7 @@ def record(out, case):
     model = model_of(config, getattr(torch, case.type), 17 + case.seed)
     given = adamw(model, 0.1 if fault == "decay" else 0.0)
     rec = Recorder(out, model, config, mesh={"dp": ranks}, note=case.name)
-    rec.settings(given)
+    rec.settings(given, step=1)
     state_settings(rec)
     if not wide:
         rec.weights()

@@ -18,7 +18,7 @@ TYPES = ("float32", "bfloat16", "autocast")
 SETTINGS = {"trainer": (1, 1), "trainer_4": (1, 4), "trainer_dp": (2, 1), "trainer_dp_2": (2, 2),
             "accelerate_3": (1, 3), "accelerate_dp_2": (2, 2)}
 FAULTS = {
-    "trainer_4": {"count_not_used": Wanted("mean_of_means"), "loss_without_count": Wanted("factor"),
+    "trainer_4": {"count_not_used": Wanted("mean_of_means"), "loss_without_count": Wanted("mean_of_means"),
                   "mask_of_ones": Wanted("documents_ignored"), "shifted": Wanted("labels_shifted_again"),
                   "clip_missing": Wanted("clip"), "rate": Wanted("update_rate")},
     "trainer_dp_2": {"ranks_averaged": Wanted(("mean_of_means_over_ranks", "mean_of_means")),
@@ -53,7 +53,7 @@ def settings_of(case, ranks, micros):
         use_cpu=True, bf16=case.type == "autocast", report_to=[], save_strategy="no", learning_rate=1e-2,
         weight_decay=0.1, adam_beta2=0.95, max_grad_norm=0.5, lr_scheduler_type="constant", logging_steps=1,
         disable_tqdm=True, optim="adamw_torch", ddp_backend="gloo",
-        average_tokens_across_devices=case.fault != "ranks_averaged", dataloader_pin_memory=False)
+        average_tokens_across_devices=case.fault != "ranks_averaged", dataloader_pin_memory=False, remove_unused_columns=False, seed=3)
 
 
 def collate(case):

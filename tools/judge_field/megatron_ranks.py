@@ -2,6 +2,7 @@
 """megatron-core on gloo: tensor, sequence, pipeline, data and expert parallelism, the distributed optimizer.
 Its local layers need no TransformerEngine; what asks CUDA for a device or a stream is answered for the CPU."""
 import contextlib
+import sys
 import zlib
 
 import torch
@@ -45,7 +46,6 @@ def answer_for_the_cpu():
 
 answer_for_the_cpu()
 
-import megatron.core.distributed.finalize_model_grads as finalizing  # noqa: E402
 import megatron.core.tensor_parallel.random as random_states  # noqa: E402
 import megatron.core.transformer.moe.moe_utils as moe_utils  # noqa: E402
 from megatron.core import parallel_state as ps  # noqa: E402
@@ -64,6 +64,7 @@ from orthant_record import Recorder  # noqa: E402
 from orthant_record_megatron import Megatron  # noqa: E402
 from trial import Case, Wanted  # noqa: E402
 
+finalizing = sys.modules[finalize_model_grads.__module__]
 for _class in list(vars(random_states).values()):  # dropout is off: no states of CUDA are needed
     if isinstance(_class, type) and hasattr(_class, "fork"):
         _class.fork = lambda self, *a, **k: contextlib.nullcontext()

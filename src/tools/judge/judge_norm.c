@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "judge/judge_parts.h"
 
-// Relative, of squared norms. A norm is a float32 sum of many squares, of gradients in bf16 perhaps
+// Relative, of squared norms. A norm is a float32 sum of many squares, of narrow gradients perhaps
 // with other roundings; or, as of torch's clip_grad_norm_, a norm in bf16 of norms in bf16.
 static const double tolerance = 2e-5, tolerance_narrow = 4e-3, tolerance_bf16 = 0x1p-6;
 
@@ -160,7 +160,12 @@ static bool find_ranks(ot_judging *j, double norm) {
 
 static double tolerance_of(const ot_judging *j, double norm) {
   const double rounded = (double)ot_bf16_to_float(ot_bf16_from_float((float)norm));
-  if (j->type != OT_PLAIN_BF16) return tolerance;
+  bool narrow = false;
+  for (int64_t i = 0; i < j->step.num_tensors; i++) {
+    const ot_recorded_tensor *const t = &j->step.tensors[i];
+    narrow = narrow || (t->kind == OT_RECORDED_GRAD && ot_dtype_bytes(t->dtype) < 4);
+  }
+  if (!narrow) return tolerance;
   return norm == rounded ? tolerance_bf16 : tolerance_narrow;
 }
 

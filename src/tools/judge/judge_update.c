@@ -223,7 +223,8 @@ static void find_update(updating *u, const char *name, const ot_adamw_settings *
   const bool explained = r->rest <= OT_RATIO_FINE;
   const bool rate = fabs(r->rate / s->rate - 1) > 0.01;
   // The decay is a factor of the rate, be it that of the group or the one that the weights show.
-  const double least = 0.05 * ot_larger(s->decay, 0.01), shown = r->decay * s->rate / r->rate;
+  const double least = ot_larger(0.05 * ot_larger(s->decay, 0.01), OT_RATIO_FINE * r->decay_unit);
+  const double shown = r->decay * s->rate / r->rate;
   const bool decay = fabs(r->decay - s->decay) > least && !(fabs(shown - s->decay) <= least);
   const update_fault fault = {
       .what = !explained ? "update"
@@ -369,6 +370,16 @@ static void find_clip(updating *u) {
   add_fault(u, NULL, &fault);
 }
 
+static void note_absence(ot_judging *j) {
+  bool after = false;
+  for (int64_t i = 0; i < j->step.num_tensors; i++)
+    after = after || j->step.tensors[i].kind == OT_RECORDED_AFTER;
+  ot_judge_add_part(j->report, "note", true, "the update is not compared: %s",
+                    after ? "no weights with moments and a group of AdamW with lr and step are "
+                            "recorded"
+                          : "no weights after the step are recorded");
+}
+
 ot_status ot_judge_update(ot_judging *j) {
   updating u = {.judging = j,
                 .least_rate = INFINITY,
@@ -381,7 +392,10 @@ ot_status ot_judge_update(ot_judging *j) {
   }
   find_clip(&u);
   report_faults(&u);
-  if (u.compared == 0) return OT_OK;
+  if (u.compared == 0) {
+    note_absence(j);
+    return OT_OK;
+  }
   ot_judge_add_part(j->report, "update", u.num_faults == 0,
                     "%d tensors after AdamW, up to %.2g roundings", u.compared, u.worst);
   add_sensitivities(&u);
