@@ -24,6 +24,7 @@ make_environment() {
   }
   DS_BUILD_OPS=0 $pip --no-build-isolation deepspeed==0.19.8 || true
   $pip megatron-core==0.16.1 || true
+  $pip trl || true
 }
 
 if [ $optional = yes ]; then

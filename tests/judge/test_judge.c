@@ -147,6 +147,18 @@ static void a_balancing_loss_over_all_layers_is_known(void **state) {
       strstr(text, "balance_loss_over_layers added with the coefficient of config.json (1"));
 }
 
+// The loss of transformers is the sum of both: 3.765043 and 0.1 times its balancing loss, 2.121550.
+static void a_loss_may_have_that_of_routers(void **state) {
+  (void)state;
+  const planted_text text = {"rank-00000.json", "\"loss\": 3.765043258666992",
+                             "\"loss\": 3.977198278903961"};
+  const ot_judge_report report =
+      judge(plant_record(fixture("moe_balance"), scratch_path(directory, "routers"), NULL, &text));
+  const char *const words = ot_judge_report_print(&report);
+  if (report.verdict != OT_VERDICT_CLEAN) fail_msg("%s", words);
+  assert_non_null(strstr(words, "3.977198 with those of routers"));
+}
+
 // ---- settings far from those of config.json ----
 
 // A copy of a record in fp32 whose config.json has another setting than the recorded step.
@@ -398,6 +410,7 @@ int main(void) {
       TEST(numbers_that_are_not_finite_are_named),
       TEST(an_unknown_fault_has_its_place),
       TEST(a_wrong_update_is_named),
+      TEST(a_loss_may_have_that_of_routers),
       TEST(a_loss_over_repeated_logits_is_named),
       TEST(what_an_update_does_not_show_is_stated),
       TEST(wrong_settings_of_an_update_show_the_right_ones),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers' Trainer and accelerate, on one and two ranks, with gradient accumulation."""
+"""transformers' Trainer, trl's SFTTrainer and accelerate, on one and two ranks, with gradient accumulation."""
+import importlib.util
 import os
 import tempfile
 
@@ -17,12 +18,16 @@ TYPES = ("float32", "bfloat16", "autocast")
 # setting: (ranks, micro-batches of a rank)
 SETTINGS = {"trainer": (1, 1), "trainer_4": (1, 4), "trainer_dp": (2, 1), "trainer_dp_2": (2, 2),
             "accelerate_3": (1, 3), "accelerate_dp_2": (2, 2)}
+if importlib.util.find_spec("trl"):
+    SETTINGS.update({"sft_4": (1, 4), "sft_dp_2": (2, 2)})
 FAULTS = {
     "trainer_4": {"count_not_used": Wanted("mean_of_means"), "loss_without_count": Wanted("mean_of_means"),
                   "mask_of_ones": Wanted("documents_ignored"), "shifted": Wanted("labels_shifted_again"),
                   "clip_missing": Wanted("clip"), "rate": Wanted("update_rate")},
     "trainer_dp_2": {"ranks_averaged": Wanted(("mean_of_means_over_ranks", "mean_of_means")),
                      "count_not_used": Wanted("mean_of_means"), "mask_of_ones": Wanted("documents_ignored")},
+    "sft_4": {"mask_of_ones": Wanted("documents_ignored"), "shifted": Wanted("labels_shifted_again"),
+              "clip_missing": Wanted("clip"), "rate": Wanted("update_rate")},
     "accelerate_3": {"means": Wanted("mean_of_means"), "divided_twice": Wanted("factor"),
                      "clipped_each": Wanted(("gradient", "factor", "norm"))},
     "accelerate_dp_2": {"means": Wanted("mean_of_means"), "no_sync": Wanted("missing_reduction", "dp"),
@@ -48,8 +53,12 @@ def documents_of(positions):
 
 
 def settings_of(case, ranks, micros):
-    return TrainingArguments(
-        output_dir=tempfile.mkdtemp(), per_device_train_batch_size=2, gradient_accumulation_steps=micros, max_steps=1,
+    kind, more = TrainingArguments, {}
+    if case.setting.startswith("sft"):
+        from trl import SFTConfig
+        kind, more = SFTConfig, dict(max_length=None, packing=False, dataset_kwargs={"skip_prepare_dataset": True})
+    return kind(
+        **more, output_dir=tempfile.mkdtemp(), per_device_train_batch_size=2, gradient_accumulation_steps=micros, max_steps=1,
         use_cpu=True, bf16=case.type == "autocast", report_to=[], save_strategy="no", learning_rate=1e-2,
         weight_decay=0.1, adam_beta2=0.95, max_grad_norm=0.5, lr_scheduler_type="constant", logging_steps=1,
         disable_tqdm=True, optim="adamw_torch", ddp_backend="gloo",
@@ -58,7 +67,7 @@ def settings_of(case, ranks, micros):
 
 def collate(case):
     def join(rows):
-        batch = {k: torch.stack([r[k] for r in rows]) for k in rows[0]}
+        batch = {k: torch.stack([torch.as_tensor(r[k]) for r in rows]) for k in rows[0]}
         if case.fault == "mask_of_ones":
             batch["attention_mask"] = torch.ones_like(batch["input_ids"])
         return batch
@@ -82,9 +91,23 @@ def plant(case, trainer, model):
         shift_once_more(model, model.forward)
 
 
+def trainer_of(case, config, model, ranks, micros):
+    given = dict(model=model, args=settings_of(case, ranks, micros), data_collator=collate(case))
+    rows = rows_of(config, ranks, micros)
+    if not case.setting.startswith("sft"):
+        return Trainer(train_dataset=rows, **given)
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+    from trl import SFTTrainer
+    words = Tokenizer(models.WordLevel({f"t{i}": i for i in range(config.vocab_size)}, unk_token="t0"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="t0", eos_token="t1", unk_token="t0")
+    dataset = Dataset.from_list([{k: v.tolist() for k, v in row.items()} for row in rows])
+    return SFTTrainer(train_dataset=dataset, processing_class=tokenizer, **given)
+
+
 def record_trainer(out, case, config, model, ranks, micros):
-    trainer = Trainer(model=model, args=settings_of(case, ranks, micros), data_collator=collate(case),
-                      train_dataset=rows_of(config, ranks, micros))
+    trainer = trainer_of(case, config, model, ranks, micros)
     plant(case, trainer, model)
     rec = Recorder(out, model, config=config, mesh={"dp": ranks}, note=case.name)
     step, clip = trainer.training_step, trainer.accelerator.clip_grad_norm_
@@ -153,5 +176,5 @@ def record(out, case):
     config = config_of(case.family)
     dtype = torch.float32 if case.type == "autocast" else getattr(torch, case.type)
     model = model_of(config, dtype, 17 + case.seed)
-    kind = record_trainer if case.setting.startswith("trainer") else record_accelerate
+    kind = record_accelerate if case.setting.startswith("accelerate") else record_trainer
     kind(out, case, config, model, ranks, micros)

@@ -152,7 +152,8 @@ def record(out, case):
         with torch.no_grad():
             for p in model.parameters():
                 p.mul_(1 + 0.02 * torch.randn_like(p))
-    parts = [pad(b) for b in batches(config.vocab_size, seed)] if padded else list(batches(config.vocab_size, seed))
+    parts = list(batches(config.vocab_size, seed, documents=padded or not routers))
+    parts = [pad(b) for b in parts] if padded else parts
     shift = {"shifted": 1, "unshifted": -1}.get(fault, 0)
     used = [turned(b["labels"], shift) if shift else b["labels"] for b in parts]
     total, loss = sum(targets_in(u) for u in used), 0.0
@@ -161,7 +162,8 @@ def record(out, case):
         documents = torch.zeros_like(b["documents"]) if fault in ("documents", "packing") else b["documents"]
         positions = b["at"] if fault == "packing" else b["positions"]
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            mask = 1 - documents if padded else attention_mask(config, documents, dtype)
+            # The router loss of transformers takes a mask of two dimensions only.
+            mask = 1 - documents if padded else None if routers else attention_mask(config, documents, dtype)
             output = model(input_ids=b["ids"], attention_mask=mask, position_ids=positions, use_cache=False)
         nats = nats_of(output.logits, labels)
         if fault == "identity":  # log_softmax has the gradient of the identity
@@ -173,6 +175,7 @@ def record(out, case):
         balance = output.aux_loss * 0.1 * {"router_twice": 2, "router_half": 0.5}.get(fault, 1) if routers else 0
         (nats * scale + balance / len(parts)).backward()
         loss += nats.item() * (scale if fault == "means" else 1 / total)
+        loss += balance.item() / len(parts) if padded else 0
     plant_in_gradients(fault, model)
     rec.grads()
     rec.scalar(loss=loss, norm=clip(fault, model, 0.5), clip=0.5)

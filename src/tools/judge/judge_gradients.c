@@ -160,7 +160,10 @@ static bool all_usual(const ot_judging *j, const ot_attribution *a) {
 
 static void find_hypotheses(ot_judging *j, const ot_attribution *a) {
   for (int i = 0; i < a->count; i++) {
-    const ot_hypothesis *const h = &j->hypotheses[a->vectors[i] - OT_EVIDENCE_HYPOTHESES];
+    const int number = a->vectors[i] - OT_EVIDENCE_HYPOTHESES;
+    const ot_hypothesis *const h = &j->hypotheses[number];
+    if (h->form == OT_FAULT_LOSS)
+      j->router_loss += a->factor[i] * (j->losses[OT_OWN_STREAMS + number] - j->losses[0]);
     if (is_usual(j, a, i)) {
       ot_judge_add_part(j->report, h->fault, true,
                         "added with the coefficient of config.json (%.4g)", a->factor[i]);

@@ -86,6 +86,7 @@ typedef struct ot_judging {
   ot_step_size sizes[OT_RECORDED_AXES + 3];  // of the mesh, micro-batches, loss scale
   double losses[OT_JUDGE_HYPOTHESES + 3];    // recomputed, own, own again, hypotheses
   double loss, loss_own;     // recorded, and its own error; loss NAN: it agrees, or is not recorded
+  double router_loss;        // that gradients show to be added
   ot_evidence evidence;      // of gradients as one rank has them
   ot_judged_copies *copies;  // [num_tensors]
   ot_evidence sums, means;  // of the tensors whose copies differ: over these copies; [num_tensors],

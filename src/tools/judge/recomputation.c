@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "describe/moe.h"
 #include "host/heap.h"
 #include "judge/assemble.h"
 #include "judge/block_tensors.h"
@@ -295,15 +296,27 @@ static ot_status send_block(recomputation *r, int block) {
 
 // ---- backward ----
 
-static void pass_back(const recomputation *r, stream *s, int b, double *loss) {
+// The losses of the router of a layer that the step adds.
+static double router_losses(const ot_judged_step *step, const ot_plain_router *router) {
+  const double balance =
+      step->losses & OT_PLAIN_BALANCE ? ot_moe_aux_weight(&step->model) * router->balance : 0;
+  const double z = step->losses & OT_PLAIN_Z ? step->model.moe.z_coefficient * router->z : 0;
+  return balance + z;
+}
+
+static void pass_back(const recomputation *r, int index, int b, double *loss) {
+  stream *const s = &r->streams[index];
   ot_plain_block block = block_of(r, s, b);
+  ot_plain_router router = {0};
   clear_gradients(r, s, b);
+  block.router = &router;
   block.gradients = s->gradients + r->graph->blocks[b].first_parameter;
   if (b + 1 == r->num_blocks) {
     *loss = ot_plain_head(s->plain, &block, s->inputs[b], s->slope[0]);
     return;
   }
   ot_plain_backward(s->plain, &block, s->inputs[b], s->slope[0], b > 0 ? s->slope[1] : NULL);
+  *loss += router_losses(r->request->streams[index].step, &router);
   void *const entered = s->slope[1];
   s->slope[1] = s->slope[0];
   s->slope[0] = entered;
@@ -321,7 +334,7 @@ static ot_status run_backward(recomputation *r, int b, double *losses) {
   for (int i = 0; i < r->request->num_streams; i++) {
     stream *const s = &r->streams[i];
     if (!s->wanted) continue;
-    pass_back(r, s, b, &losses[i]);
+    pass_back(r, i, b, &losses[i]);
     const ot_recomputed_exchange entered = {.block = b, .backward = true, .values = s->slope[0]};
     if (b > 0) OT_TRY(exchange(r, i, entered));
   }

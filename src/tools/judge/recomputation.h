@@ -59,6 +59,7 @@ typedef struct ot_recomputation_request {
   void *context;
 } ot_recomputation_request;
 
-// losses [num_streams] receives the loss of each, in nats. OT_ENVIRONMENT if a weight of the model
+// losses [num_streams] receives the loss of each, in nats, with the router losses that it adds in
+// the blocks whose gradients are wanted. OT_ENVIRONMENT if a weight of the model
 // is not in the record, OT_USAGE if the plain model does not support the model.
 ot_status ot_recomputation_run(const ot_recomputation_request *request, double *losses);
