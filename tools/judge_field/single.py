@@ -2,6 +2,8 @@
 """One rank, accumulation over micro-batches, packed documents: all families and types, faults planted anew."""
 import torch
 
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func as balancing_loss
+
 from models import (EXPERTS, FAMILIES, IGNORED, adamw, attention_mask, batches, config_of, model_of, nats_of,
                     state_settings, targets_in, turned)
 from orthant_record import Recorder
@@ -25,6 +27,14 @@ FAULTS = {
     "embedding_doubled": Wanted("factor_on_some", tensors="embed|wte"),
     "old_weights": Wanted(("gradient", "loss", "update")), "bias_step": Wanted(("update_rate", "update_moments", "update")),
     "router_twice": Wanted("balance_loss_over_layers"), "router_half": Wanted("balance_loss_over_layers"),
+}
+MORE = {  # setting: families, faults
+    "weighted": (("llama", "qwen3"), {"sound": None, "weight_of_first": Wanted("gradient"),
+                                      "sequences_short": Wanted(("gradient", "factor"))}),
+    "z": (("mixtral", "qwen3_moe"), {"sound": None, "z_twice": Wanted("z_loss"), "z_by_tokens": Wanted("z_loss")}),
+    "routers": (("mixtral", "qwen3_moe"), {
+        "sound": None, "router_uneven": Wanted(("gradient", "balance_loss_over_layers")),
+        "router_one_layer": Wanted("gradient", tensors="gate|norm|proj|w[123]|embed")}),
 }
 PADDED = {"sound": None, "router_twice": Wanted("balance_loss_over_layers_without_padding")}  # transformers'
 
@@ -53,6 +63,8 @@ CASES = [Case("single", 1, family, type_, fault, wanted) for family in FAMILIES 
 CASES += [Case("padded", 1, family, type_, fault, wanted) for family in FAMILIES if FAMILIES[family] is EXPERTS
           for type_ in ("float32", "autocast") for fault, wanted in PADDED.items()
           if type_ == "float32" or fault == "sound"]
+CASES += [Case(setting, 1, family, "float32", fault, wanted) for setting, (families, faults) in MORE.items()
+          for family in families for fault, wanted in faults.items()]
 
 
 def plant_in_model(fault, model):
@@ -130,6 +142,31 @@ def clip(fault, model, limit):
     return norm
 
 
+def collect_scores(model):
+    """A list that receives the logits of each router in a forward pass."""
+    scores = []
+    for name, module in model.named_modules():
+        if name.endswith(".gate"):
+            module.register_forward_hook(lambda m, i, out: scores.append(out[0] if isinstance(out, tuple) else out))
+    return scores
+
+
+def weight_of(b, seed):
+    g = torch.Generator().manual_seed(seed + b["ids"].sum().item())
+    return 0.5 + torch.rand(b["ids"].shape, generator=g)
+
+
+def weighted_nats(fault, logits, labels, weight):
+    each = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED,
+                                             reduction="none").view(labels.shape)
+    if fault == "weight_of_first":
+        weight = weight[:, :1].expand_as(weight)
+    if fault == "sequences_short":  # each sequence is divided by one token too many
+        counts = (labels != IGNORED).sum(1, keepdim=True)
+        weight = weight * counts / (counts + 1)
+    return (each * weight).sum()
+
+
 def pad(b):
     """The second document becomes padding behind the first."""
     return dict(b, labels=b["labels"].masked_fill(b["documents"] > 0, IGNORED), positions=b["at"])
@@ -139,8 +176,9 @@ def record(out, case):
     fault, autocast, seed = case.fault, case.type == "autocast", 17 + case.seed
     dtype = torch.float32 if autocast else getattr(torch, case.type)
     padded = case.setting == "padded"
-    routers = fault in ROUTERS or padded
-    config = config_of(case.family, **(dict(output_router_logits=True, router_aux_loss_coef=0.1) if routers else {}))
+    routers = fault in ROUTERS or padded or case.setting == "routers"
+    changes = dict(output_router_logits=True, router_aux_loss_coef=0.1) if routers else {}
+    config = config_of(case.family, **changes, **({"router_z_loss_coef": 0.02} if case.setting == "z" else {}))
     stated = config_of(case.family, theta=9000.0) if fault == "theta" else config
     model = model_of(config, dtype, seed)
     plant_in_model(fault, model)
@@ -157,8 +195,13 @@ def record(out, case):
     shift = {"shifted": 1, "unshifted": -1}.get(fault, 0)
     used = [turned(b["labels"], shift) if shift else b["labels"] for b in parts]
     total, loss = sum(targets_in(u) for u in used), 0.0
-    for b, labels in zip(parts, used):
-        rec.batch(b["ids"], b["labels"], b["positions"], b["documents"], shifted=True)
+    scores = collect_scores(model) if case.setting == "z" else []
+    if case.setting == "weighted":
+        weights = [weight_of(b, seed) for b in parts]
+        total = sum((w * (u != IGNORED)).sum().item() for w, u in zip(weights, used))
+    for i, (b, labels) in enumerate(zip(parts, used)):
+        weight = weights[i] if case.setting == "weighted" else None
+        rec.batch(b["ids"], b["labels"], b["positions"], b["documents"], weight, shifted=True)
         documents = torch.zeros_like(b["documents"]) if fault in ("documents", "packing") else b["documents"]
         positions = b["at"] if fault == "packing" else b["positions"]
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
@@ -169,10 +212,19 @@ def record(out, case):
         if fault == "identity":  # log_softmax has the gradient of the identity
             seen = labels != IGNORED
             nats = nats.detach() - output.logits.float().gather(-1, labels.clamp_min(0)[..., None])[seen].sum()
+        if weight is not None:
+            nats = weighted_nats(fault, output.logits, labels, weight)
         count = targets_in(labels)
         scale = 1 / (count * len(parts)) if fault == "means" else 1 / total
         scale *= {"half": 0.5, "micro_batches": 1 / len(parts), "loss_scale": 1 / 65536}.get(fault, 1)
-        balance = output.aux_loss * 0.1 * {"router_twice": 2, "router_half": 0.5}.get(fault, 1) if routers else 0
+        share = {"router_twice": 2, "router_half": 0.5, "router_uneven": 2 * i / (len(parts) - 1)}.get(fault, 1)
+        balance = output.aux_loss * 0.1 * share if routers else 0
+        if fault == "router_one_layer":  # the last one alone has the loss of all
+            balance = balancing_loss(output.router_logits[-1:], config.num_local_experts, 2) * 0.1
+        if scores:
+            squares = sum(s.float().logsumexp(-1).square().mean() for s in scores)
+            balance = 0.02 * squares * {"z_twice": 2, "z_by_tokens": b["ids"].numel()}.get(fault, 1)
+            scores.clear()
         (nats * scale + balance / len(parts)).backward()
         loss += nats.item() * (scale if fault == "means" else 1 / total)
         loss += balance.item() / len(parts) if padded else 0
