@@ -5,10 +5,10 @@
 #   MPI=/path/mpicc (with a new build/) or MPI=none
 #   FUZZ_SECONDS=600, for make fuzz and its part of make check-full
 #   CUDA=ON (installs nvcc 13 into build/cuda if there is none) or CUDA=OFF; default: ON where nvcc 13 is
-#   JUDGE_SAMPLE=1, for make check-full: the whole field trial of orthant judge, a quarter of an hour;
-#   default: every 13th of its faults
+#   JUDGE_SAMPLE=1, for make check-full: the whole field trial of orthant judge, half an hour;
+#   default: every 25th of its faults
 FUZZ_SECONDS ?= 600
-JUDGE_SAMPLE ?= 13
+JUDGE_SAMPLE ?= 25
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 export BLAS MPI
 

@@ -84,14 +84,19 @@ double ot_factor_rest(const ot_evidence *e, const ot_factor_request *r, const do
   static const double resolved = 1e-14;  // of squares: what cancellation leaves
   const ot_evidence_tensor *const t = &e->tensors[tensor];
   const double error = ot_evidence_product(e, t, OT_EVIDENCE_ERROR, OT_EVIDENCE_ERROR);
-  double rest = error, scale = 1;
+  const double gradient = ot_evidence_product(e, t, OT_EVIDENCE_GRADIENT, OT_EVIDENCE_GRADIENT);
+  double rest = error, explained = gradient;  // squares; of the gradient with the vectors
   for (int i = 0; i < r->count; i++) {
     rest -= 2 * factors[i] * ot_evidence_product(e, t, r->vectors[i], OT_EVIDENCE_ERROR);
+    explained += 2 * factors[i] * ot_evidence_product(e, t, r->vectors[i], OT_EVIDENCE_GRADIENT);
     for (int k = 0; k < r->count; k++) {
-      rest += factors[i] * factors[k] * ot_evidence_product(e, t, r->vectors[i], r->vectors[k]);
+      const double both = ot_evidence_product(e, t, r->vectors[i], r->vectors[k]);
+      rest += factors[i] * factors[k] * both;
+      explained += factors[i] * factors[k] * both;
     }
-    if (r->vectors[i] == OT_EVIDENCE_GRADIENT) scale = ot_larger(1, fabs(1 + factors[i]));
   }
+  // Rounding of a gradient that the fault makes longer is larger.
+  const double scale = gradient > 0 ? sqrt(ot_larger(1, explained / gradient)) : 1;
   const double own = scale * ot_evidence_own(e, t);
   rest -= resolved * error;
   return !(rest > 0) ? 0 : own > 0 ? sqrt(rest) / own : INFINITY;
