@@ -69,6 +69,9 @@ def record(out, case):
     if stage in (1, 2):  # 0.19.8 links the states of groups when only the first group has been updated
         optimizer._hp_optimizer_states_linked = False
         optimizer._lazy_init_hp_params_optimizer_state()
+    if not stage:
+        rec.each("m", lambda p: engine.optimizer.state[p]["exp_avg"])
+        rec.each("v", lambda p: engine.optimizer.state[p]["exp_avg_sq"])
     if stage:
         rec.each("m", lambda p: safe_get_full_optimizer_state(p, "exp_avg"))
         rec.each("v", lambda p: safe_get_full_optimizer_state(p, "exp_avg_sq"))
