@@ -385,8 +385,9 @@ trainings=$(children)
 kill -9 $ledger_process
 wait $ledger_process 2>/dev/null || true
 alive() { for p in $trainings; do [ ! -d "/proc/$p" ] || grep -q "^State:.Z" "/proc/$p/status" 2>/dev/null || echo "$p"; done; }
-for _ in $(seq 100); do [ -z "$(alive)" ] && break; sleep 0.1; done
-[ -z "$(alive)" ] || { kill -9 $(alive); fail "trainings outlive their ledger"; }
+for _ in $(seq 300); do [ -z "$(alive)" ] && break; sleep 0.1; done
+left=$(alive)
+[ -z "$left" ] || { kill -9 $left || true; fail "trainings outlive their ledger"; }
 # Of at least 4,500 steps each: they were ended, not done.
 for metrics in killed/runs/*/metrics.jsonl; do
   step=$(sed -n 's/^{"step":\([0-9]*\).*/\1/p' "$metrics" | tail -n 1)
@@ -403,8 +404,9 @@ for number in KILL TERM; do
   [ -n "$(alive)" ] || fail "the script runs nothing"
   kill -s $number $ledger_process
   wait $ledger_process 2>/dev/null || true
-  for _ in $(seq 100); do [ -z "$(alive)" ] && break; sleep 0.05; done
-  [ -z "$(alive)" ] || { kill -9 $(alive); fail "$number: what a script started outlives its ledger"; }
+  for _ in $(seq 600); do [ -z "$(alive)" ] && break; sleep 0.05; done
+  left=$(alive)
+  [ -z "$left" ] || { kill -9 $left || true; fail "$number: what a script started outlives its ledger"; }
 done
 
 # ---- bits a byte: the same runs in another unit ----

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: device
 // ctest: variant=forward full emulated OT_SHIM_ORDER=forward
-// ctest: variant=mma_backward emulated OT_ATTENTION=mma OT_SHIM_ORDER=backward
+// ctest: variant=mma_backward full emulated OT_ATTENTION=mma OT_SHIM_ORDER=backward
 // ctest: variant=mma_random full emulated OT_ATTENTION=mma OT_SHIM_ORDER=random
 // ctest: variant=sm_80 emulated OT_ATTENTION=mma OT_SHIM_SHARED=166912 OT_TEST_CASES=a_block*
 // ctest: variant=sm_80_full full emulated OT_ATTENTION=mma OT_SHIM_SHARED=166912
