@@ -116,9 +116,9 @@ class Recorder:
         main = lambda p: p.grad if getattr(p, "main_grad", None) is None else p.main_grad
         self.each("grad", get or main)
     def scalar(self, **values):
-        for name, v in ((n, v) for n, v in values.items() if v is not None):
+        for name, v in values.items():
             v = v.full_tensor() if isinstance(v, DTensor) else v
-            self.meta["scalars"][name] = plain(float(v))
+            if v is not None: self.meta["scalars"][name] = plain(float(v))
     def activations(self, select=re.compile(r"(^|\.)(layers|h)\.\d+$").search):
         """Outputs, and their gradients, of the modules that `select` chooses by their names."""
         for n, m in ((clean(n), m) for x in self.models for n, m in x.named_modules()):

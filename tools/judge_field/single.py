@@ -168,7 +168,7 @@ def weighted_nats(fault, logits, labels, weight):
 
 
 def pad(b):
-    """The second document becomes padding behind the first."""
+    """Turns the second document into padding after the first."""
     return dict(b, labels=b["labels"].masked_fill(b["documents"] > 0, IGNORED), positions=b["at"])
 
 
