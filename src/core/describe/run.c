@@ -6,6 +6,10 @@
 
 #include "describe/optimizer_rules.h"
 
+ot_dtype ot_run_compute(const ot_run_precision *precision) {
+  return precision->compute == OT_F64 ? OT_F64 : OT_F32;
+}
+
 ot_dtype ot_run_storage(const ot_run_precision *precision) {
   return precision->params == OT_F16 ? OT_BF16 : precision->params;
 }

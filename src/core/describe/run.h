@@ -280,6 +280,9 @@ ot_status ot_run_check_ranks(const ot_run *run, int ranks);
 // for whole sequences.
 ot_status ot_run_check_training(const ot_run *run);
 
+// The dtype of sums and products: OT_F64 or OT_F32, for bf16 operands, too.
+ot_dtype ot_run_compute(const ot_run_precision *precision);
+
 // The dtype in which a graph stores weights and activations: that of the weights, with bf16 for
 // fp16, which has the same size and no kernels.
 ot_dtype ot_run_storage(const ot_run_precision *precision);

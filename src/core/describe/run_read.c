@@ -29,7 +29,7 @@ static const struct {
 static bool is_automatic(int value) { return value == -1; }
 
 static void derive_precision(ot_run_precision *p) {
-  const ot_dtype wide = p->compute == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype wide = ot_run_compute(p);
   if (is_automatic((int)p->params)) p->params = p->compute == OT_F8 ? OT_BF16 : p->compute;
   if (is_automatic((int)p->gradients)) p->gradients = wide;
   if (is_automatic((int)p->master)) p->master = wide;

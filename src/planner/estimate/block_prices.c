@@ -74,7 +74,7 @@ ot_graph_request ot_prices_graph(const ot_estimator *e, const ot_candidate *c, c
       .mode = OT_MODE_TRAIN,
       .micro_batch_size = c->micro_batch_size,
       .sequence_length = e->job.sequence_length,
-      .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
+      .compute = ot_run_compute(&run->precision),
       .storage = ot_run_storage(&run->precision),
       .narrow_gradients = ot_run_narrow_gradients(&run->precision),
       .narrow_moments = ot_run_narrow_moments(&run->precision),

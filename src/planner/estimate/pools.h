@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pools of a job's cluster: their shares of a candidate, and their estimators, each of which
-// prices the same blocks on its own devices. Private to the files behind crossing.h and
-// crossing_estimate.h.
+// computes the prices of the same blocks on its own devices. Private to the files that implement
+// crossing.h and crossing_estimate.h.
 #pragma once
 
 #include "estimate/estimator.h"

@@ -534,7 +534,7 @@ ot_status ot_audit_drift(const ot_audit_request *request, ot_arena *arena,
                    .run = run,
                    .vocab = run->model.vocab_size,
                    .table = {.arena = arena}};
-  d.compute = d.storage = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  d.compute = d.storage = ot_run_compute(&run->precision);
   ot_status status = read_against(&d);
   if (status == OT_OK) status = ot_world_agree(d.world, read_text(&d));
   d.tokens = d.rows.T;

@@ -123,7 +123,7 @@ static ot_status create_instance(ot_layout_probe *p) {
                .graph = {.model = &run->model,
                          .micro_batch_size = p->B,
                          .sequence_length = p->T,
-                         .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
+                         .compute = ot_run_compute(&run->precision),
                          .storage = p->dtype,
                          .threads = run->threads > 0 ? run->threads : ot_world_threads(p->world),
                          .backend = ot_runtime_backend(ot_trainer_runtime(p->trainer)),
@@ -166,7 +166,7 @@ ot_status ot_layout_probe_create(const ot_layout_probe_request *request, ot_layo
   p->world = world;
   p->run = *ot_trainer_run(request->trainer);
   p->run.model = *request->model;
-  if (request->wide) p->run.precision.params = p->run.precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  if (request->wide) p->run.precision.params = ot_run_compute(&p->run.precision);
   p->B = request->rank_sequences;
   p->T = request->tokens;
   const ot_status status = create(p);

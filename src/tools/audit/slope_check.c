@@ -194,7 +194,7 @@ static ot_run run_of(const ot_trainer *trainer) {
   if (sequences > one.batch.micro_batch_size) {
     one.batch.micro_batch_size = one.batch.global_batch_size = sequences;
   }
-  const ot_dtype wide = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype wide = ot_run_compute(&run->precision);
   one.precision.compute = one.precision.params = one.precision.master = wide;
   one.model.embedding_dropout = one.model.attention_dropout = one.model.residual_dropout = 0;
   return one;

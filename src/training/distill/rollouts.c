@@ -24,7 +24,7 @@ typedef struct sequence {
 
 static ot_status create(ot_rollouts *r, int threads) {
   const ot_run *const run = r->run;
-  const ot_dtype wide = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype wide = ot_run_compute(&run->precision);
   const int64_t B = run->batch.micro_batch_size, T = run->data.sequence_length;
   const ot_inference_shape shape = {.slots = B, .chunk = B > CHUNK ? B : CHUNK, .positions = T + 1};
   ot_runtime_request request = {

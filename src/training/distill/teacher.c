@@ -64,7 +64,7 @@ int64_t ot_teacher_ids(const ot_run *run) {
 
 static ot_runtime_request runtime_request_of(const ot_teacher_request *request) {
   const ot_run *const run = request->run;
-  const ot_dtype wide = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype wide = ot_run_compute(&run->precision);
   const bool sampled = run->distill.objective == OT_DISTILL_SAMPLED;
   return (ot_runtime_request){.rank = {.modes = 1u << OT_MODE_SCORE,
                                        .graph = {.micro_batch_size = run->batch.micro_batch_size,

@@ -113,7 +113,7 @@ static ot_status plan_live(const ot_teacher_forecast_request *request, ot_arena 
   OT_TRY(ot_teacher_plan(&teacher, arena, schedule, &parameters));
   const bool writes = ot_run_teacher_judges(run);
   const int64_t own = writes ? ot_model_parameters(&run->model) : 0;
-  const int64_t bytes = ot_dtype_bytes(run->precision.compute == OT_F64 ? OT_F64 : OT_F32);
+  const int64_t bytes = ot_dtype_bytes(ot_run_compute(&run->precision));
   const int ranks = ot_run_teacher_ranks(run);
   out->bytes = schedule->memory.peak_bytes + own * bytes;
   out->note =

@@ -36,13 +36,12 @@ static ot_status plan_decode(const pricing *p, int64_t slots, int64_t positions,
                              ot_schedule *schedule) {
   const ot_run *const run = p->request->run;
   const ot_inference_shape shape = {.slots = slots, .chunk = slots, .positions = positions};
-  ot_rank_request request = {
-      .graph = {.model = &run->model,
-                .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
-                .storage = ot_run_storage(&run->precision),
-                .threads = p->threads,
-                .backend = p->backend,
-                .seed = (uint64_t)run->seed}};
+  ot_rank_request request = {.graph = {.model = &run->model,
+                                       .compute = ot_run_compute(&run->precision),
+                                       .storage = ot_run_storage(&run->precision),
+                                       .threads = p->threads,
+                                       .backend = p->backend,
+                                       .seed = (uint64_t)run->seed}};
   ot_graph *const graphs = ot_arena_array(p->arena, OT_MODES, sizeof *graphs);
   ot_inference_complete(&shape, &request);
   return ot_runtime_plan(&request, p->arena, graphs, schedule);

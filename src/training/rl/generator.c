@@ -23,7 +23,7 @@ typedef struct taking {
 
 static ot_status create(ot_rl_generator *g) {
   const ot_run *const run = g->request.run;
-  const ot_dtype compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype compute = ot_run_compute(&run->precision);
   const int64_t positions = g->request.prompt_tokens + g->request.max_tokens;
   // A step holds all prompts that begin in it, and with `recompute` all that is computed again.
   const int64_t rows =

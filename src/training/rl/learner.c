@@ -79,7 +79,7 @@ static ot_status create_runtime(ot_rl_learner *l, ot_arena *arena) {
                .graph = {.model = &run->model,
                          .micro_batch_size = run->batch.micro_batch_size,
                          .sequence_length = run->data.sequence_length,
-                         .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
+                         .compute = ot_run_compute(&run->precision),
                          .storage = ot_run_storage(&run->precision),
                          .threads = threads_of(l),
                          .backend = ot_runtime_choose_device(run->device, ranks),

@@ -16,7 +16,7 @@
 
 // Storage dtypes of this back end: others are rejected, never replaced by a similar one.
 static ot_status check_precision(const ot_run_precision *precision) {
-  const ot_dtype wide = precision->compute == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype wide = ot_run_compute(precision);
   const struct {
     const char *key;
     ot_dtype type;
