@@ -28,7 +28,7 @@ static const int64_t lengths[TEXTS] = {16, 5, 11, 9, 7, 12};
 typedef struct server {
   const char *lines;   // null: scores of the texts
   double temperature;  // 0: 1
-  int shift;           // each token has the value of one so many further
+  int shift;           // a token has the value of the token at this distance
   bool bf16;           // of weights and activations
   void (*amend_files)(const char *path);
   const char *path;
@@ -122,7 +122,7 @@ static void keep(server *s, const ot_audit_report *report) {
   snprintf(s->where, sizeof s->where, "%s", report->findings[0].where);
 }
 
-static ot_status ask(audit_rank *rank) {
+static ot_status run_drift(audit_rank *rank) {
   server *const s = rank->context;
   ot_heap own = {0};
   ot_arena texts = ot_heap_arena_create(&own);
@@ -139,7 +139,7 @@ static ot_status ask(audit_rank *rank) {
 static ot_status run(const audit_request *request, server *s) {
   s->path = scratch_path(directory, "server.jsonl");
   if (s->lines) scratch_write(s->path, s->lines, (int64_t)strlen(s->lines));
-  return audit_run(request, ask, s);
+  return audit_run(request, run_drift, s);
 }
 
 static server answer(const audit_request *request, server how) {
@@ -276,7 +276,7 @@ static void bad_files_are_refused_with_their_place(void **state) {
   }
 }
 
-static ot_status ask_without_file(audit_rank *rank) {
+static ot_status run_without_file(audit_rank *rank) {
   ot_audit_report report;
   const ot_audit_request request = {.trainer = rank->trainer, .against = "absent.jsonl"};
   return ot_audit_drift(&request, &arena, &report);
@@ -286,7 +286,7 @@ static void a_missing_file_is_named_on_any_mesh(void **state) {
   (void)state;
   audit_request request = dense();
   for (request.pp = 1; request.pp <= 2; request.pp++) {
-    assert_int_equal(audit_run(&request, ask_without_file, NULL), OT_ENVIRONMENT);
+    assert_int_equal(audit_run(&request, run_without_file, NULL), OT_ENVIRONMENT);
     assert_message_has("absent.jsonl");
   }
 }

@@ -126,7 +126,7 @@ ot_status ot_rank_request_train(const ot_run *run, const ot_mesh *mesh, int rank
       .graph = {.model = &run->model,
                 .micro_batch_size = run->batch.micro_batch_size,
                 .sequence_length = run->data.sequence_length,
-                .compute = run->precision.compute == OT_F64 ? OT_F64 : OT_F32,
+                .compute = ot_run_compute(&run->precision),
                 .storage = ot_run_storage(&run->precision),
                 .threads = run->threads,
                 .seed = (uint64_t)run->seed},

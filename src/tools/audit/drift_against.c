@@ -8,7 +8,6 @@
 #include "audit/variant.h"
 #include "base/extremes.h"
 #include "base/text_builder.h"
-#include "host/cores.h"
 #include "host/heap.h"
 #include "judge/judge_logprobs.h"
 
@@ -75,10 +74,6 @@ ot_status ot_drift_against_read(const char *path, const ot_run *run, ot_arena *a
 }
 
 // ---- the training forward ----
-
-static ot_dtype wide_type(const ot_run *run) {
-  return run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
-}
 
 // Copies the texts without values.
 static void copy_texts(comparison *c) {
@@ -149,7 +144,7 @@ static ot_status create_probe(comparison *c) {
                                     .mode = OT_MODE_SCORE,
                                     .sequences = 1,
                                     .tokens = T,
-                                    .compute = wide_type(run),
+                                    .compute = ot_run_compute(&run->precision),
                                     .storage = ot_run_storage(&run->precision),
                                     .threads = run->threads,
                                     .backend = ot_runtime_backend(c->request->weights)};
@@ -209,11 +204,10 @@ static void carry(const comparison *c, const ot_judge_report *judged) {
 static void judge(const comparison *c) {
   const ot_run *const run = c->request->run;
   ot_judge_report judged;
-  const ot_judge_logprobs_request request = {
-      .values = {c->request->file, &c->own},
-      .checkpoint = c->request->reference,
-      .most_tokens = most_tokens,
-      .threads = run->threads > 0 ? run->threads : ot_host_threads(1)};
+  const ot_judge_logprobs_request request = {.values = {c->request->file, &c->own},
+                                             .checkpoint = c->request->reference,
+                                             .most_tokens = most_tokens,
+                                             .threads = ot_variant_threads(run)};
   if (ot_judge_logprobs(&request, c->arena, &judged) == OT_OK) {
     carry(c, &judged);
   } else {

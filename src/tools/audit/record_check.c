@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "files/config_file.h"
 #include "files/disk.h"
-#include "host/cores.h"
 #include "host/heap.h"
 #include "judge/judge.h"
 #include "train/step_recording.h"
@@ -23,7 +22,7 @@ static const double most_products = 1e10;
 // Bytes of the record, at most: weights, two moments and master weights before and after the step,
 // and gradients, on each rank.
 static double record_bytes(const ot_step_audit *a) {
-  const ot_dtype widest = a->run->precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype widest = ot_run_compute(&a->run->precision);
   return 9 * (double)ot_dtype_bytes(widest) * (double)ot_model_parameters(&a->run->model) *
          ot_world_size(a->world);
 }
@@ -122,9 +121,8 @@ static bool may_repeat(const ot_step_audit *a, ot_arena *arena) {
 }
 
 static void judge_record(ot_step_audit *a, const char *folder, ot_arena *arena) {
-  const int threads = a->run->threads > 0 ? a->run->threads : ot_host_threads(1);  // others wait
   const ot_judge_request request = {
-      .record = folder, .may_repeat = may_repeat(a, arena), .threads = threads};
+      .record = folder, .may_repeat = may_repeat(a, arena), .threads = ot_variant_threads(a->run)};
   ot_judge_report report;
   const ot_status status = ot_judge_record(&request, arena, &report);
   if (status == OT_OK) carry(a, &report);

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "checkpoint/elements.h"
+#include "host/cores.h"
 #include "runtime/training_request.h"
 
 // ---- settings ----
@@ -39,7 +40,7 @@ ot_run ot_variant_one_rank(const ot_trainer *of) {
   one.parallel.recompute = none;
   one.parallel.num_recompute = 1;
   one.batch.global_batch_size = one.batch.micro_batch_size;
-  const ot_dtype wide = one.precision.compute == OT_F64 ? OT_F64 : OT_F32;
+  const ot_dtype wide = ot_run_compute(&one.precision);
   one.precision.gradients = one.precision.reduce = wide;
   one.precision.sum = OT_SUM_WIDE;
   return one;
@@ -126,6 +127,10 @@ ot_status ot_variant_keep_layers(ot_runtime *from, ot_runtime *to, int64_t layer
   OT_TRY(ot_runtime_copy(from, to, &how));
   const bool trains = to && ot_runtime_has_copy(to, OT_COPY_MOMENT_1);
   return trains ? ot_runtime_reset_optimizer(to) : OT_OK;
+}
+
+int ot_variant_threads(const ot_run *run) {
+  return run->threads > 0 ? run->threads : ot_host_threads(1);
 }
 
 ot_status ot_variant_copy_weights(ot_runtime *from, ot_runtime *to) {

@@ -16,6 +16,9 @@ ot_run ot_variant_fixed_weights(const ot_trainer *of);
 // settings of the layout are reset. Borrows from the run.
 ot_run ot_variant_one_rank(const ot_trainer *of);
 
+// The threads of a computation on the leader while other ranks wait.
+int ot_variant_threads(const ot_run *run);
+
 typedef struct ot_variant {
   ot_trainer *of;                 // trainer of the run; provides the weights
   const ot_run *run;              // the changed settings; kept
